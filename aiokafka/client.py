@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
-# Limit of remembered coordinators: an admin client may look up all groups of a cluster.
+# Limit of the coordinator cache: an admin client may look up all groups of a cluster.
 _MOST_COORDINATORS = 1000
 
 # Seconds that close() waits for tasks and for TLS close alerts.
@@ -78,14 +78,14 @@ _CLOSE_TIMEOUT = 2.0
 
 
 class CoordinationType(enum.IntEnum):
-    """The kinds of coordinators."""
+    """The `key_type` of FindCoordinator: the coordinator of a group, or of a transactional id."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
-# The likely cause when brokers cannot create the internal topic of the coordinators. Their
-# responses name no cause.
+# The likely reason why brokers cannot create the internal topic of the coordinators: their
+# COORDINATOR_NOT_AVAILABLE responses name no reason.
 _HINTS: dict[int, str] = {
     CoordinationType.GROUP: (
         " (if this stays so, there may be fewer brokers than offsets.topic.replication.factor)"
@@ -99,10 +99,10 @@ _HINTS: dict[int, str] = {
 
 @with_options({"_config": ClientConfig, "_config.security": SecurityConfig})
 class AIOKafkaClient:
-    """One client of one cluster: its connections and its metadata.
+    """Connections to one cluster, and its metadata. Producers, consumers and admin clients use it.
 
-    Producers, consumers and admin clients use it. It is created in a running event loop and used in
-    that loop only. Owns: the metadata task, the connection pool, the cache of coordinators.
+    Create the client in a running event loop, and use it in that loop only. Owns: the metadata
+    task, the connection pool, the cache of coordinators.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -201,13 +201,13 @@ class AIOKafkaClient:
     # -- start and close
 
     async def bootstrap(self) -> None:
-        """Find the cluster: ask the bootstrap servers for metadata, then keep it up to date.
+        """Get the first metadata from the bootstrap servers, and start the background tasks.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest after
-        `request_timeout_ms`; AuthenticationFailedError and UnsupportedVersionError as themselves.
-        After a failure or a cancellation everything is closed; the client may bootstrap again.
-        Concurrent calls share one outcome. If one of them is cancelled, another one continues the
-        work.
+        `request_timeout_ms`; AuthenticationFailedError or UnsupportedVersionError of a server are
+        raised unchanged. After a failure or a cancellation every connection is closed, and
+        `bootstrap` can be called again. Concurrent calls share one outcome; if one call is
+        cancelled, another continues.
         """
         self._refuse_other_loop()
         if not self._is_started:
@@ -237,10 +237,10 @@ class AIOKafkaClient:
             self._open()
 
     async def close(self) -> None:
-        """Stop the background tasks and close every connection; in-flight requests fail. Takes a
-        few seconds at most.
+        """Stop the background tasks and close every connection; in-flight requests fail. Closing
+        takes a few seconds at most.
 
-        May be called any number of times, also after a cancelled call.
+        `close` may be called any number of times, also after a cancelled call.
         """
         self._refuse_other_loop()
         self._is_closed = True
@@ -248,7 +248,8 @@ class AIOKafkaClient:
         await self._stop()
 
     def abort(self) -> None:
-        """Close without waiting. After a complete `close()` it does nothing."""
+        """Cancel the background tasks and abort every connection, without waiting. After a complete
+        `close()` the call has no effect."""
         self._is_closed = True
         self._metadata.fail(IllegalStateError("the client is closed"))
         self._owner.cancel()
@@ -279,8 +280,9 @@ class AIOKafkaClient:
         refuse_other_loop(self._loop, type(self).__name__)
 
     def _open(self) -> None:
-        # No task may refer to the client, so that the garbage collector finds an unclosed one.
-        # The metadata task and connects must not raise: if one does, all metadata waits fail.
+        # Background tasks hold no reference to the client, so that an unclosed client can be
+        # garbage-collected. An exception of the metadata task or a connect task is a bug;
+        # `_metadata.fail` then fails all metadata waits.
         self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
         self._pool = ConnectionPool(self._config, self._metadata, self._owner, self._traffic)
 
@@ -320,17 +322,17 @@ class AIOKafkaClient:
     ) -> Any:
         """Send `request` to a broker, in the newest common version, and return its response.
 
-        Connects first if there is no connection (one attempt); waits while the connection is
-        throttled. `timeout` is in seconds, for connecting and for responding each, by default
-        `request_timeout_ms`. The caller checks the error codes in the response. Raises
-        KafkaConnectionError, NodeNotReadyError, RequestTimedOutError (all retriable),
-        UnsupportedVersionError. A cancelled call drops the response; the broker may have acted on
+        Without a connection the call makes one attempt to connect; it waits while the connection is
+        throttled. `timeout` is in seconds, by default `request_timeout_ms`; it limits the connect
+        and the wait for the response separately. The caller checks the error codes in the response.
+        Raises KafkaConnectionError, NodeNotReadyError, RequestTimedOutError (all retriable),
+        UnsupportedVersionError. A cancelled call drops the response; the broker may have processed
         the request.
 
         Requests of `aiokafka.protocol.admin`, `.group` and so on choose their version themselves,
         and the response has that version and consists of tuples. For other requests,
-        `on_response` is called with the response as soon as it is read; the call raises what
-        `on_response` raises.
+        `on_response` is called with the response as soon as it is read; exceptions of
+        `on_response` propagate to the caller.
         """
         if asyncio.get_running_loop() is not self._loop:
             self._refuse_other_loop()
@@ -355,9 +357,9 @@ class AIOKafkaClient:
         max_version: int | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[R]:
-        """Send over a connection that is already open; return a future of the response.
+        """Send `request` on the open connection to a broker; return a future of the response.
 
-        Raises NodeNotReadyError if there is no connection: call `await ready(node_id)` first.
+        Raises NodeNotReadyError without an open connection: call `await ready(node_id)` first.
         """
         connection = self._pool.find(node_id, group)
         if connection is None:
@@ -392,8 +394,8 @@ class AIOKafkaClient:
         except KafkaConnectionError:
             why = f"cannot connect to node {node_id}"
             if self.cluster.broker_metadata(node_id) is None:
-                # A broker has named this node that the metadata does not list: the broker that
-                # sent the metadata lags behind.
+                # Another broker's response has named this node, which the metadata does not list:
+                # the broker that sent the metadata lags behind.
                 self.doubt_metadata(why)
             else:
                 self.request_metadata(why)
@@ -401,7 +403,7 @@ class AIOKafkaClient:
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
         """Return whether there is an open connection to the broker, after at most one attempt to
-        connect. Does not raise network errors."""
+        connect. Any KafkaError of the attempt is logged and returned as False."""
         if node_id is None:
             return False
         try:
@@ -412,17 +414,19 @@ class AIOKafkaClient:
         return True
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """Return a broker's API versions and features; None before the first connection to it."""
+        """Return the API versions and features of a broker; None before the first connection."""
         return self._pool.versions(node_id)
 
     def throttled_until(self, node_id: int | None) -> float:
-        """Return the loop time until which a broker throttles this client (KIP-219); 0 if not."""
+        """Return the loop time until which a broker throttles this client (KIP-219); 0 for an
+        unthrottled client, or for `node_id` None."""
         return 0.0 if node_id is None else self._pool.throttled_until(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
-        """Return the id of a random broker, None if none is known. Brokers that were unreachable
-        at the last attempt, brokers that throttle this client, and those in `avoid` are chosen
-        only if there is no other.
+        """Return the id of a random known broker; None without a known broker.
+
+        Avoids the brokers in `avoid`, brokers that were unreachable at the last attempt, and
+        brokers that throttle this client, unless no other broker is left.
         """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
@@ -431,12 +435,14 @@ class AIOKafkaClient:
         return random.choice(usable or nodes) if nodes else None
 
     def controller(self) -> int | None:
-        """Return the id of the broker to send cluster-wide changes to, None if unknown."""
+        """Return the node id of the controller, which handles cluster-wide changes; None if
+        unknown."""
         controller = self.cluster.controller
         return None if controller is None else controller.nodeId
 
     def metrics(self, role: str = "client") -> MetricsSnapshot:
-        """Return the metrics of the connections; `role` names the groups of metrics."""
+        """Return the metrics of the connections and the metadata; the names of the metric groups
+        begin with `role`."""
         open_now = len(self._pool.connections())
         age = self._metadata.age
         return self._traffic.read(self._config.client_id, role, open_now, age)
@@ -450,7 +456,8 @@ class AIOKafkaClient:
             """The current snapshot of the cluster; a new object after every refresh."""
 
     else:
-        # Without a function of Python: each request reads it several times.
+        # An attrgetter is faster than a Python function: each request reads `cluster` several
+        # times.
         cluster = property(
             attrgetter("_metadata.cluster"),
             doc="The current snapshot of the cluster; a new object after every refresh.",
@@ -458,8 +465,8 @@ class AIOKafkaClient:
 
     @property
     def metadata_refresh(self) -> int:
-        """The number of the refresh that the metadata is from. New leaders from error responses do
-        not count."""
+        """The number of the last metadata response in `cluster`. Leaders from error responses
+        (KIP-951) do not change this number."""
         return self._metadata.answered
 
     @property
@@ -474,32 +481,32 @@ class AIOKafkaClient:
 
     @property
     def metadata_failure(self) -> tuple[float, KafkaError] | None:
-        """The loop time of the first of the failed refreshes in a row, and the last error; None if
-        the last refresh succeeded."""
+        """The loop time since which every refresh has failed, and the last error; None if the last
+        refresh succeeded."""
         error = self._metadata.error
         return None if error is None else (self._metadata.failing_since, error)
 
     def request_metadata(self, why: str) -> None:
-        """Refresh the metadata soon; any number of requests lead to one refresh. `why` is logged at
-        debug level."""
+        """Request a metadata refresh; several requests are served by one refresh. `why` is logged
+        at debug level."""
         self._metadata.request_update(why)
 
     def doubt_metadata(self, why: str) -> None:
-        """Refresh the metadata soon, from another broker than the last time: that one may be cut
-        off from the others."""
+        """Request a metadata refresh from another broker than the last one, which may be cut off
+        from the cluster."""
         self._metadata.doubt(why)
 
     def look_for_leader(self, partition: TopicPartition, why: str) -> None:
-        """Refresh the metadata soon. If the topic is known, but not the leader of the partition,
-        ask another broker than the last time, with a short timeout: only that one may lack the
-        leader."""
+        """Request a metadata refresh because `partition` has no known leader. If the topic is
+        known, ask another broker, with a short timeout: perhaps only the metadata of the last
+        broker lacks the leader."""
         if self.cluster.known_partitions(partition.topic) is not None:
             self._metadata.look_elsewhere()
         self._metadata.request_update(why)
 
     def metadata_changed(self) -> asyncio.Future[None]:
-        """Return a future that resolves with the next snapshot or failed refresh. Does not request
-        one."""
+        """Return a future that resolves at the next snapshot or failed refresh, without requesting
+        a refresh."""
         return self._metadata.changed()
 
     async def wait_for_metadata(
@@ -508,9 +515,9 @@ class AIOKafkaClient:
         deadline: float,
         why: str = "waiting for a change",
     ) -> ClusterMetadata:
-        """Return the first snapshot for which `predicate` is true; request refreshes until then.
+        """Request refreshes until `predicate` is true for a snapshot; return that snapshot.
 
-        Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause,
+        Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause, and
         authentication errors at once.
         """
         return await self._metadata.wait_for(predicate, deadline, why)
@@ -518,9 +525,9 @@ class AIOKafkaClient:
     async def wait_for_topic(self, topic: str, deadline: float) -> frozenset[int]:
         """Return the partitions of `topic`, and keep the topic in the metadata from now on.
 
-        Raises UnknownTopicOrPartitionError at `deadline` (loop time) if the brokers say that there
-        is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
-        KafkaTimeoutError if no broker responds, ValueError or TypeError for an invalid name.
+        Raises UnknownTopicOrPartitionError at `deadline` (loop time) if brokers report the topic
+        as unknown, TopicAuthorizationFailedError and InvalidTopicError at once, KafkaTimeoutError
+        if no broker responds, ValueError or TypeError for an invalid name.
         """
         with self._wait_on(topic):
             return await wait_for_topic(self._metadata, topic, deadline)
@@ -528,8 +535,8 @@ class AIOKafkaClient:
     async def wait_for_partition(
         self, partition: TopicPartition, deadline: float
     ) -> frozenset[int]:
-        """Return the partitions of the topic of `partition`; refresh the metadata first if the
-        partition is not known.
+        """Return the partitions of the topic of `partition`; refresh the metadata first if
+        `partition` is unknown.
 
         Raises as `wait_for_topic`.
         """
@@ -550,36 +557,38 @@ class AIOKafkaClient:
         return self.waits.on(f"partitions of topic {topic!r}", why=why, is_logged=is_logged)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """Fail all current and future waits for metadata with a copy of `error`: the owner of the
-        client is about to close it. Background tasks continue.
+        """Fail all current and future waits for metadata with a copy of `error`, before the owner
+        closes the client. Background tasks continue.
         """
         self._metadata.refuse_waiters(error)
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
-        """Wait for a topic, under the name that instrumentation of aiokafka wraps."""
+        """Return the partitions of `topic`, under the name that instrumentation of aiokafka
+        wraps."""
         deadline = self._loop.time() + self._config.request_timeout
         return set(await self.wait_for_topic(topic, deadline))
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
         """Keep `topic` in the metadata until `metadata_max_idle_ms` after the last call (KIP-526).
 
-        A new topic is requested at once. The result of the future is whether the topic's partitions
-        are known after the next response. Raises as `set_topics`.
+        Metadata of a new topic is requested at once. The future's result is whether the partitions
+        of the topic are known after the next response. Raises as `set_topics`.
         """
         check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
 
     def touch_topic(self, topic: str) -> None:
-        """Do the same as `add_topic`, without a future: for frequent calls."""
+        """Keep `topic` in the metadata as `add_topic` does, without the cost of a future."""
         check_name(topic)
         self._metadata.add_topic(topic)
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
-        """Keep exactly `topics` in the metadata, besides those of `add_topic`, until the next call.
+        """Keep exactly `topics`, and the topics of `add_topic`, in the metadata until the next
+        `set_topics`.
 
-        New topics are requested at once. The result of the future is whether the partitions of all
-        topics are known after the next response. Raises ValueError for a name that is empty or
-        cannot be encoded, TypeError for a name that is no string.
+        Metadata of new topics is requested at once. The future's result is whether the partitions
+        of all topics are known after the next response. Raises ValueError for a name that is empty
+        or cannot be encoded, TypeError for a name that is no string.
         """
         names = tuple(topics)
         for name in names:
@@ -592,8 +601,8 @@ class AIOKafkaClient:
         self._metadata.want_all_topics()
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
-        """Refresh the metadata, of all topics if none is in use. The result of the future is
-        whether the next refresh succeeded."""
+        """Request a metadata refresh of the topics in use; of all topics if no topic is in use. The
+        future's result is whether the next refresh succeeded."""
         return self._metadata.force_update()
 
     def _known_soon(self, topics: Iterable[str], are_known: bool) -> asyncio.Future[bool]:
@@ -604,7 +613,7 @@ class AIOKafkaClient:
         return known
 
     async def fetch_all_metadata(self) -> ClusterMetadata:
-        """Return a snapshot of all topics of the cluster; `cluster` stays as it is.
+        """Return a snapshot of all topics of the cluster, without changing `cluster`.
 
         Raises as `fetch_all_topics`.
         """
@@ -613,9 +622,10 @@ class AIOKafkaClient:
     async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
         """Return a metadata response about all topics, which costs less than a snapshot.
 
-        Asks one broker after the other until one responds. Each of them has a part of the time
-        until `deadline` (loop time), at which the caller cancels this call. Raises the error of the
-        last broker or of the bootstrap servers, and KafkaConnectionError if no broker is known.
+        Sends the request to one broker after the other until one responds. Each broker gets a share
+        of the time until `deadline` (loop time), at which the caller cancels this call. Raises the
+        error of the last broker or of the bootstrap servers, and KafkaConnectionError if no broker
+        is known.
         """
         self._owner.check()
         if not self.cluster.node_ids:
@@ -629,8 +639,8 @@ class AIOKafkaClient:
         epoch: int,
         endpoint: BrokerMetadata | None = None,
     ) -> None:
-        """Update the leader of a partition from an error response (KIP-951). Ignored unless `epoch`
-        is newer than the known epoch."""
+        """Update the leader of a partition from an error response (KIP-951). A leader whose `epoch`
+        is not newer than the known epoch is ignored."""
         self.update_leaders(
             {partition: (leader_id, epoch)}, () if endpoint is None else (endpoint,)
         )
@@ -640,7 +650,8 @@ class AIOKafkaClient:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Do the same as `update_leader` for all partitions of a response at once."""
+        """Update the leaders (node id, epoch) of all partitions of one response, as `update_leader`
+        does."""
         self._metadata.update_leaders(leaders, endpoints)
 
     # -- coordinators
@@ -655,9 +666,9 @@ class AIOKafkaClient:
         """Return the node id of the coordinator of the group or transactional id `key`, from the
         cache or by a lookup.
 
-        `kind` is a CoordinationType. Retriable errors are retried, after a call of `on_failure`.
-        Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause;
-        other errors, such as of authorization, at once.
+        `kind` is a CoordinationType. After a retriable error `on_failure` is called, and the lookup
+        is retried. Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its
+        cause; errors that are not retriable, such as authorization errors, at once.
         """
         known = self._coordinators.get((kind, key))
         if known is not None and self.cluster.broker_metadata(known) is not None:
@@ -699,8 +710,8 @@ class AIOKafkaClient:
         """Return what `ask` returns for the node id of the coordinator of `key`.
 
         `ask` sends the request and raises the error of the response. If the error may mean that the
-        coordinator moved, the next call looks it up again. The caller retries. Raises as
-        `coordinator` if the lookup fails.
+        coordinator moved, the next call looks the coordinator up again. The caller retries. Raises
+        as `coordinator` if the lookup fails.
         """
         node_id = await self.coordinator(kind, key, deadline, on_failure)
         try:
@@ -719,23 +730,24 @@ class AIOKafkaClient:
         return "" if broker is None else f"{broker.host}:{broker.port}"
 
     def address_of_coordinator(self, kind: int, key: str) -> str:
-        """Return `host:port` of the cached coordinator of `key`, "" if there is none."""
+        """Return `host:port` of the cached coordinator of `key`; "" without one, or if the metadata
+        does not list that broker."""
         node_id = self._coordinators.get((kind, key))
         return "" if node_id is None else self.address_of_node(node_id)
 
     def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
-        """Remove the coordinator from the cache if `error`, of a request to it, may mean that the
-        coordinator moved."""
+        """Remove the coordinator of `key` from the cache if `error`, raised by a request to that
+        coordinator, may mean that the coordinator moved."""
         if _may_have_moved(error):
             self.forget_coordinator(kind, key, str(error))
 
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
-        """Remove the coordinator from the cache."""
+        """Remove the coordinator of `key` from the cache; the next request looks it up again."""
         if self._coordinators.pop((kind, key), None) is not None:
             log.debug("coordinator of %r forgotten: %s", key, why)
 
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
-        """Look up the node id of the coordinator again, within `request_timeout_ms`."""
+        """Look up the coordinator again, within `request_timeout_ms`, and return its node id."""
         self.forget_coordinator(coordinator_type, coordinator_key, "asked for by the application")
         deadline = self._loop.time() + self._config.request_timeout
         return await self.coordinator(coordinator_type, coordinator_key, deadline)
@@ -772,10 +784,10 @@ class AIOKafkaClient:
 
 
 def _may_have_moved(error: KafkaError) -> bool:
-    """Return whether the coordinator may have moved, after an error of a request to it.
+    """Return whether `error`, raised by a request to the coordinator, may mean that it moved.
 
-    NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE mean that it moved. After a timeout or a lost
-    connection it may have moved as well. COORDINATOR_LOAD_IN_PROGRESS means that it has not.
+    NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE mean that the coordinator moved; after a timeout
+    or a lost connection it may have moved. COORDINATOR_LOAD_IN_PROGRESS means that it has not.
     """
     return isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError)
 
@@ -795,7 +807,7 @@ show_options(AIOKafkaClient.__init__, ClientConfig, SecurityConfig)
 
 
 def _family(host: str) -> socket.AddressFamily:
-    """Return the family of a numeric address; AF_UNSPEC for a host name."""
+    """Return the address family of a numeric `host`; AF_UNSPEC for a host name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)

@@ -51,23 +51,23 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.cluster")
 
-# After so many responses in a row with UNKNOWN_TOPIC_OR_PARTITION, or without the topic in a list
-# of all, a known topic is dropped. A broker that has just started responds so until it has loaded
-# its metadata.
+# A known topic is dropped after this many responses in a row with UNKNOWN_TOPIC_OR_PARTITION, or
+# without the topic in a list of all topics. A single such response proves nothing: a broker sends
+# it after its start until it has loaded its metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
-# After so many responses in a row with an older leader epoch, the topic was recreated, which starts
-# its epochs at 0: not all of them come from a broker that lags behind. (With topic ids, the id
-# tells.) After the same number without an epoch, the known epoch is forgotten, because fetches with
-# an outdated epoch would be fenced forever.
+# After this many responses in a row with an older leader epoch, the topic counts as recreated,
+# which starts its epochs at 0; a broker that lags behind would send only some of these responses.
+# (A topic id shows a recreated topic at once.) After this many responses in a row without an epoch,
+# the known epoch is forgotten, because fetches with an outdated epoch would be fenced forever.
 _PATIENCE_WITH_OLD = 3
 
 
 class PartitionInfo(NamedTuple):
     """The leader and the replicas of a partition.
 
-    `leader` is -1 without a leader, `epoch` -1 if unknown. `doubts` counts the responses in a row
-    with an older epoch or without one, which did not change `epoch`.
+    `leader` is -1 without a leader, `epoch` is -1 if unknown. `doubts` counts the last responses in
+    a row that had an older epoch or no epoch, and therefore did not change `epoch`.
     """
 
     leader: int
@@ -82,8 +82,8 @@ class PartitionInfo(NamedTuple):
 class TopicInfo(NamedTuple):
     """The id of a topic (16 zero bytes before Kafka 2.8) and its partitions by number.
 
-    `error` is the error code of the last response; `misses` counts the responses in a row with an
-    error after which the known partitions were kept.
+    `error` is the error code of the last response. `misses` counts the last responses in a row that
+    had an error but did not clear `partitions`.
     """
 
     topic_id: bytes
@@ -94,7 +94,7 @@ class TopicInfo(NamedTuple):
 
 
 def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
-    """Return the state of a topic after a response about it."""
+    """Return the state of a topic whose previous state is `old`, after the response `topic`."""
     if topic.error_code == 0:
         # The leader epochs of a recreated topic start at 0.
         is_same = old is not None and (
@@ -120,7 +120,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
 
 
 def merge_missing(old: TopicInfo) -> TopicInfo | None:
-    """Return the state of a topic after a response about all topics without it; None if the topic
+    """Return the state of a topic that is missing in a response about all topics; None if the topic
     no longer exists."""
     error_code = UnknownTopicOrPartitionError.errno
     if not old.partitions or _is_final(error_code, old.misses):
@@ -129,7 +129,7 @@ def merge_missing(old: TopicInfo) -> TopicInfo | None:
 
 
 def _is_final(error_code: int, misses: int) -> bool:
-    """Return whether to drop a topic after this error and `misses` earlier errors in a row."""
+    """Return whether to drop a topic after `error_code`, and `misses` earlier errors in a row."""
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
         return True
     if error_code == UnknownTopicOrPartitionError.errno or not for_code(error_code).retriable:
@@ -140,9 +140,10 @@ def _is_final(error_code: int, misses: int) -> bool:
 def _merge_partition(
     topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
-    """Return the partition of a response, unless its leader epoch is older (KIP-320).
+    """Return the state of a partition after a response: `new`, or `old` if the leader epoch of
+    `new` is older (KIP-320).
 
-    With `has_id` the topic is the same, so a lower epoch is always older.
+    With `has_id` the topic id has not changed, so a lower epoch is always older.
     """
     epoch, doubts = new.leader_epoch, 0
     if old is not None and 0 <= epoch < old.epoch:
@@ -162,7 +163,7 @@ def _merge_partition(
     code = new.error_code
     leader = -1 if code == LeaderNotAvailableError.errno else new.leader_id
     nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
-    # Unchanged partitions share the object of the last snapshot.
+    # The next snapshot shares the PartitionInfo of an unchanged partition.
     partition = PartitionInfo(leader, epoch, *nodes, code, doubts)
     return old if old is not None and old == partition else partition
 
@@ -173,8 +174,8 @@ def _merge_partition(
 class ClusterMetadata:
     """An immutable snapshot of the cluster. Each update is a new object with a higher `epoch`.
 
-    `client.cluster` is the current snapshot; read it again after an `await`. The sets that methods
-    return belong to the caller; tuples and frozensets are shared and cached.
+    `client.cluster` is the current snapshot; read it again after an `await`. Callers may change the
+    sets that methods return; tuples and frozensets are shared and cached.
 
     For tests of assignors and partitioners, `ClusterMetadata()` is an empty cluster that
     `update_metadata(response)` changes in place.
@@ -198,7 +199,7 @@ class ClusterMetadata:
         self._brokers: dict[int, BrokerMetadata] = {}
         self._controller_id = -1
         self._topics: dict[str, TopicInfo] = {}
-        # Brokers whose last response about a topic was that it does not exist.
+        # By topic: the brokers whose last response reported the topic as unknown.
         self._denied_by: dict[str, frozenset[int]] = {}
         self._listeners: list[Callable[[ClusterMetadata], Any]] = []
         self._request_update: Callable[[], Any] | None = None
@@ -214,7 +215,7 @@ class ClusterMetadata:
     # -- brokers
 
     def brokers(self) -> set[BrokerMetadata]:
-        """Return every known broker."""
+        """Return the known brokers as a new set."""
         return set(self._brokers.values())
 
     def broker_metadata(self, broker_id: int) -> BrokerMetadata | None:
@@ -223,18 +224,19 @@ class ClusterMetadata:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """Node ids of every known broker."""
+        """The node ids of all known brokers."""
         return self._node_ids
 
     @property
     def controller(self) -> BrokerMetadata | None:
-        """The broker for cluster-wide changes, None if unknown (as with Kafka 0.9)."""
+        """The controller, which handles cluster-wide changes; None if unknown (as with Kafka
+        0.9)."""
         return self._brokers.get(self._controller_id)
 
     def is_bootstrap(self, node_id: int | str) -> bool:
-        """Return whether `node_id` stands for one of `bootstrap_servers` (negative ids).
+        """Return whether `node_id` is negative, which stands for one of `bootstrap_servers`.
 
-        aiokafka's names for them, such as "bootstrap-0", are not used here.
+        Strings such as "bootstrap-0", by which aiokafka before 0.13 names them, return False.
         """
         return not isinstance(node_id, str) and node_id < 0
 
@@ -242,7 +244,7 @@ class ClusterMetadata:
 
     @property
     def _partitions(self) -> dict[str, dict[int, PartitionMetadata]]:
-        """The partitions by topic and number, under the name of aiokafka."""
+        """The PartitionMetadata by topic and number, for programs that read aiokafka's name."""
         return {
             name: {n: _as_metadata(name, n, info) for n, info in topic.partitions.items()}
             for name, topic in self._topics.items()
@@ -250,7 +252,7 @@ class ClusterMetadata:
         }
 
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
-        """Return the names of the known topics, without Kafka's internal ones unless asked for."""
+        """Return the names of the known topics, by default without Kafka's internal topics."""
         names = {name for name, topic in self._topics.items() if topic.partitions}
         return names - self.internal_topics if exclude_internal_topics else names
 
@@ -260,7 +262,7 @@ class ClusterMetadata:
         return None if known is None else set(known)
 
     def known_partitions(self, topic: str) -> frozenset[int] | None:
-        """Return the partitions as a shared frozenset, without a copy."""
+        """Return what `partitions_for_topic` returns, as a shared frozenset without a copy."""
         known = self._partition_sets.get(topic)
         return self._partition_set(topic) if known is None else known
 
@@ -271,32 +273,34 @@ class ClusterMetadata:
         return self._partition_tuples.get(topic) or self._partition_tuple(topic)
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of the partitions of `topic` with a leader, None if it is unknown.
+        """Return the numbers of the partitions of `topic` with a leader, None for an unknown topic.
 
-        A leader whose own metadata lacks the topic does not count, if there are other partitions.
+        Partitions whose leader has reported the topic as unknown are left out, unless no other
+        partition has a leader.
         """
         if self.known_partitions(topic) is None:
             return None
         return set(self.available_partition_ids(topic))
 
     def available_partition_ids(self, topic: str) -> tuple[int, ...]:
-        """Return the same in ascending order, () if the topic is unknown."""
+        """Return the partitions of `available_partitions_for_topic` in ascending order, () for an
+        unknown topic."""
         known = self._available_tuples.get(topic)
         return self._available_tuple(topic) if known is None else known
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
-        """Return the leader's node id; -1 if there is none now, None for an unknown partition."""
+        """Return the leader's node id; -1 without a leader, None for an unknown partition."""
         topic = self._topics.get(partition[0])
         info = None if topic is None else topic.partitions.get(partition[1])
         return None if info is None else info.leader
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """Return the leader's epoch (KIP-320), -1 if unknown."""
+        """Return the leader epoch of a partition (KIP-320), -1 if unknown."""
         info = self.partition(partition)
         return -1 if info is None else info.epoch
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """Return leader, epoch and replicas of a partition, None if unknown."""
+        """Return the PartitionInfo of a partition, None if unknown."""
         topic = self._topics.get(partition[0])
         return None if topic is None else topic.partitions.get(partition[1])
 
@@ -312,7 +316,7 @@ class ClusterMetadata:
         return None if led is None else set(led)
 
     def topic_id(self, topic: str) -> bytes | None:
-        """Return the topic's id (KIP-516): 16 bytes, None if unknown or before Kafka 2.8."""
+        """Return the id of `topic` (KIP-516): 16 bytes, None if unknown or before Kafka 2.8."""
         info = self._topics.get(topic)
         return None if info is None or info.topic_id == ZERO_UUID else info.topic_id
 
@@ -321,21 +325,24 @@ class ClusterMetadata:
         return self._names_by_id.get(topic_id)
 
     def topic_info(self, topic: str) -> TopicInfo | None:
-        """Return the state of `topic`, None if unknown; each response about it creates a new
-        object."""
+        """Return the TopicInfo from the last response about `topic`, None if unknown. Every
+        response about the topic creates a new object, so callers can detect a newer response by
+        identity."""
         return self._topics.get(topic)
 
     def topic_error(self, topic: str) -> int:
-        """Return the error code of the last response about `topic`; 0 if there was none."""
+        """Return the error code of the last response about `topic`; 0 without an error, or for an
+        unknown topic."""
         info = self._topics.get(topic)
         return 0 if info is None else info.error
 
     def topic_errors(self) -> dict[str, int]:
-        """Return the error code by topic, for each topic whose last response had one."""
+        """Return the error code of the last response by topic, for topics with an error."""
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
     def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
-        """Return those of `topics` with a partition without leader, or with a retriable error."""
+        """Return the known `topics` that have a partition without leader, or whose last response
+        had an error."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -346,13 +353,14 @@ class ClusterMetadata:
         return found
 
     def doubtful_topics(self) -> set[str]:
-        """Return the known topics that the last response reported as unknown."""
+        """Return the topics whose partitions are known although the last response reported the
+        topic as unknown."""
         gone = UnknownTopicOrPartitionError.errno
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 
     def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Return those of `topics` that do not exist now, by the last response, with a retriable
-        error."""
+        """Return the `topics` without known partitions whose last response had a retriable error:
+        they do not exist now, but may be created."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -376,12 +384,12 @@ class ClusterMetadata:
         """Return the snapshot after `response`.
 
         A topic with a retriable error keeps its known partitions. A leader with an older epoch than
-        the known one is ignored unless the topic was recreated (KIP-320, KIP-516).
+        the known epoch is ignored unless the topic was recreated (KIP-320, KIP-516).
 
         Args:
-            is_full: The response has all topics in use; others are forgotten, except `keep`.
-            has_all: The response has all topics of the cluster; a topic that several of them lack
-                no longer exists.
+            is_full: The response has all topics in use; forget other topics, except `keep`.
+            has_all: The response has all topics of the cluster. A topic that is missing in several
+                such responses no longer exists.
             node_id: The broker that sent the response, None if unknown.
         """
         twin = self._twin()
@@ -396,7 +404,7 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
-        # Only a response about all topics shows by the lack of a topic that it does not exist.
+        # A missing topic does not exist only if the response is about all topics.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])
@@ -414,7 +422,7 @@ class ClusterMetadata:
         node_id: int | None,
         topics: Iterable[str],
     ) -> dict[str, frozenset[int]]:
-        """Return, for each of `topics`, the brokers whose last response did not know it."""
+        """Return, by topic, the brokers whose last response reported the topic as unknown."""
         denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
         if node_id is None:
             return denied_by
@@ -431,10 +439,11 @@ class ClusterMetadata:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> ClusterMetadata:
-        """Return a snapshot with newer (leader id, epoch) pairs from an error response (KIP-951).
+        """Return a snapshot with newer (leader id, epoch) pairs from an error response (KIP-951);
+        self if the response has nothing new.
 
-        Returns self if nothing is newer. Leaders with unknown addresses are ignored: their epoch
-        would override all later metadata responses.
+        A leader with an unknown address is ignored: its epoch would override all later metadata
+        responses.
         """
         brokers = {
             broker.nodeId: broker
@@ -459,7 +468,8 @@ class ClusterMetadata:
         return known is not None and epoch > known.epoch
 
     def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Copy what is still shared with the original snapshot, where leaders change."""
+        """Set the leaders of this new snapshot; copy only the changed topics, and share the rest
+        with the original."""
         topics = dict(self._topics)
         copied: dict[str, dict[int, PartitionInfo]] = {}
         for (name, number), (leader, epoch) in leaders.items():
@@ -474,7 +484,7 @@ class ClusterMetadata:
             self._available_tuples.pop(name, None)
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
-        """Return a copy with additional partitions."""
+        """Return a snapshot with additional partitions."""
         twin = self._twin()
         twin._topics = dict(self._topics)
         for added in partitions_to_add:
@@ -493,7 +503,7 @@ class ClusterMetadata:
         return twin
 
     def _index(self) -> None:
-        """Reset the caches, and index the topics by id, error and kind."""
+        """Reset the caches, and collect the topic ids, the internal and the unauthorized topics."""
         self._node_ids = tuple(self._brokers)
         self._by_leader = None
         self._names_by_id = {}
@@ -545,12 +555,12 @@ class ClusterMetadata:
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
-        """Stop calling `listener`; unknown ones are ignored."""
+        """Stop calling `listener`; an unknown listener is ignored."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def notify_listeners(self) -> None:
-        """Call every listener with this snapshot; their exceptions are logged."""
+        """Call every listener with this snapshot, and log the exceptions of listeners."""
         for listener in tuple(self._listeners):
             try:
                 listener(self)
@@ -558,8 +568,8 @@ class ClusterMetadata:
                 log.exception("Metadata listener %r failed", listener)
 
     def request_update(self) -> Any:
-        """Request a refresh from the client, and return its future. Without a client, the future
-        ends with `update_metadata` or `failed_update`."""
+        """Request a metadata refresh, and return a future of it. Without a client, the next
+        `update_metadata()` or `failed_update()` resolves the future."""
         if self._request_update is not None:
             return self._request_update()
         if self._update is None:
@@ -571,13 +581,13 @@ class ClusterMetadata:
         self._request_update = request
 
     def update_metadata(self, metadata: MetadataResponse | Response) -> None:
-        """Change this object by a metadata response, also one that `AIOKafkaClient.send` returned
-        for a request of `aiokafka.protocol.metadata`.
+        """Change this object by a metadata response, in either form that `AIOKafkaClient.send`
+        returns.
 
-        Only for a cluster without a client. A response without brokers is ignored, as brokers send
-        it during their start.
+        Only for a cluster without a client. A response without brokers, which brokers send during
+        their start, fails the future of `request_update()`.
         """
-        from aiokafka._upstream.messages import Response  # rarely needed
+        from aiokafka._upstream.messages import Response  # few programs need this module
 
         message: Any = metadata
         if isinstance(metadata, Response):
@@ -592,7 +602,7 @@ class ClusterMetadata:
         self.notify_listeners()
 
     def failed_update(self, exception: BaseException) -> None:
-        """Fail the future of `request_update()`; the cluster stays as it is."""
+        """Fail the future of `request_update()`, without changing the cluster."""
         log.debug("Metadata update failed: %s", exception)
         update, self._update = self._update, None
         if update is not None:
@@ -606,7 +616,8 @@ def _as_metadata(topic: str, number: int, info: PartitionInfo) -> PartitionMetad
 
 
 def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
-    """Return whether an endpoint in a response has a new address; it may lack the rack."""
+    """Return whether the endpoint `told` has a valid address that differs from `known`. The rack is
+    not compared: a response may lack it."""
     if told.nodeId < 0 or not is_address(told.host, told.port):
         return False
     return known is None or (known.host, known.port) != (told.host, told.port)
@@ -615,12 +626,12 @@ def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
 class AllTopics:
     """Names and partition numbers of all topics of a cluster at one moment.
 
-    Answers the application's questions about topics that a client does not use. It has no leaders
-    and replicas, which take megabytes for 10,000 partitions.
+    Serves questions of the application about topics that a client does not use. Leaders and
+    replicas, which take megabytes for 10,000 partitions, are left out.
     """
 
     def __init__(self, response: MetadataResponse) -> None:
-        """Read a response about all topics. Topics with an error are left out."""
+        """`response` is about all topics; topics with an error are left out."""
         self._partitions: dict[str, Collection[int]] = {}
         self._internal: set[str] = set()
         for topic in response.topics:
@@ -634,7 +645,7 @@ class AllTopics:
 
     @classmethod
     async def of(cls, client: AIOKafkaClient, limit: float) -> AllTopics:
-        """Ask the brokers; raises KafkaTimeoutError after `limit` seconds."""
+        """Request all topics from a broker; raise KafkaTimeoutError after `limit` seconds."""
         deadline = asyncio.get_running_loop().time() + limit
         try:
             async with timeout_at(deadline):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 __all__ = ["DefaultPartitioner", "RoundRobinPartitioner", "murmur2"]
 
-# C numbers in the compiled module, where literals of this size would be Python objects.
+# These are C integers in the compiled module, where literals of this size would be Python objects.
 _FACTOR = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
@@ -25,7 +25,7 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 
 
 def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> int:
-    """Hash `length` bytes at offset `at` as `murmur2` does. The caller checks that they exist."""
+    """Return the `murmur2` hash of `length` bytes at offset `at`. The caller checks the bounds."""
     m = _FACTOR
     mask = _MASK
     h = _SEED ^ length
@@ -53,16 +53,17 @@ def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> in
 class DefaultPartitioner:
     """Sends records with equal keys to one partition, the same that Java's client chooses.
 
-    Called with key None it picks a random available partition. The producer does not call it for
-    such records: it fills a batch for one partition and then switches to another (KIP-480,
-    KIP-794).
+    For key None a call returns a random available partition. For records without a key the
+    producer does not call the partitioner, but fills a batch of one partition and then switches to
+    another partition (KIP-480, KIP-794).
     """
 
     @classmethod
     def __call__(
         cls, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Return one of `all_partitions`; if `key` is None, one of `available` if there are any."""
+        """Return the partition of `key`; for None a random one of `available`, or of
+        `all_partitions` if none is available."""
         if key is None:
             return random.choice(available or all_partitions)
         return all_partitions[(murmur2(key) & 0x7FFFFFFF) % len(all_partitions)]
@@ -87,10 +88,12 @@ class RoundRobinPartitioner:
         all_partitions: Sequence[int],
         available: Sequence[int],
     ) -> int:
-        """Return the next available partition of `topic`; of all of them when none is available."""
+        """Return the next available partition of `topic`, or the next of all partitions if none is
+        available."""
         turn = self._turns.get(topic)
         if turn is None:
-            # Random, because many short-lived producers must not all begin with the same partition.
+            # Begin with a random partition, so that many short-lived producers do not all use the
+            # same one.
             turn = random.randrange(len(all_partitions))
         self._turns[topic] = turn + 1
         choices = available or all_partitions

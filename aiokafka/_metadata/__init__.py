@@ -1,1 +1,1 @@
-"""Refresh the metadata of the cluster: from which broker, when, and for which topics."""
+"""Refresh the metadata of the cluster: choice of the broker, schedule, and topics in use."""

@@ -1,4 +1,4 @@
-"""Choose the broker to get metadata from: a known one, at last the bootstrap servers."""
+"""Get metadata from a known broker, or from the bootstrap servers if no known broker responds."""
 
 from __future__ import annotations
 
@@ -39,51 +39,51 @@ __all__ = ["CONTROLLERS", "FATAL", "MOST_ASKED", "Discovery"]
 log = logging.getLogger("aiokafka.cluster")
 
 # Seconds without a response until the next broker is asked. The request stays in flight, and closes
-# its connection at request_timeout. The last broker has all of the remaining time, because
-# otherwise slow brokers would never respond in time.
+# its connection at request_timeout. The last broker gets all of the remaining time, so that slow
+# brokers can respond.
 _LONGEST_ASK = 10.0
 
-# The share of the remaining time for each broker if that is less, and its minimum in seconds.
+# With a deadline: each broker's share of the remaining time, if less than `_LONGEST_ASK`, and the
+# minimum of the share in seconds.
 _PART = 1 / 3
 _LEAST = 1.0
 
 # The share of the time for resolving the names of bootstrap servers.
 _PART_FOR_NAMES = 2 / 3
 
-# Bootstrap servers are tried in turn: after so many seconds without a response the next one is
-# tried as well.
+# Seconds until the next bootstrap server is tried in parallel with the slow ones before it.
 _STAGGER = 0.5
 
-# Seconds until another broker is asked, because a broker that is cut off from the others would send
-# the same metadata forever. Only for brokers that send leader epochs (Metadata v7): without epochs
-# the old metadata of a cut-off broker would replace newer metadata.
+# Seconds until another broker is asked as a check, because a broker that is cut off from the
+# cluster would send the same metadata forever. Only for brokers that send leader epochs (Metadata
+# v7): without epochs, the old metadata of a cut-off broker would replace newer metadata.
 _LONGEST_TRUST = 300.0
-# Timeout in seconds of such a check: callers that wait for metadata wait for it, too.
+# Timeout in seconds of a check, which delays all callers that wait for metadata.
 _LONGEST_CHECK = 1.0
 
 MOST_ASKED = 5
-"""How many brokers are asked in turn for a missing topic or leader. Each may cost a connection that
-the client does not need otherwise."""
+"""The number of brokers that are asked in turn for a missing topic or leader. Each broker may cost
+a connection that the client does not need for other requests."""
 
 _FIRST_WITH_EPOCHS = 7
 
 CONTROLLERS = 2
-"""The type of the endpoints of controllers in DescribeCluster."""
+"""The `endpoint_type` for controllers in DescribeCluster (KIP-919)."""
 
 _FIRST_WITH_CONTROLLERS = 1
 
-# API key of DescribeQuorum, which all controllers have that clients can connect to.
+# API key of DescribeQuorum, which every controller supports to which clients can connect.
 _DESCRIBE_QUORUM = 55
 
 FATAL = (*REFUSALS, UnsupportedVersionError)
-"""Errors that all brokers would respond with."""
+"""Errors that every broker of the cluster would cause."""
 
 
 class Discovery:
-    """Finds a broker that responds with metadata.
+    """Gets metadata from a broker or bootstrap server.
 
-    Owns the names of the bootstrap servers, which of them gave the known addresses, and the
-    doubted brokers, which are asked last.
+    Owns: the names of the bootstrap servers, the bootstrap server that sent the known addresses,
+    and the doubted brokers, which are asked last.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -91,7 +91,7 @@ class Discovery:
         self.servers = config.bootstrap_servers
         """The bootstrap servers: as configured, or their canonical names (KIP-235)."""
         self.origin = ""
-        """The server that gave the known addresses, for messages."""
+        """A text for errors that names the bootstrap server that sent the known addresses."""
         self._is_rebootstrap = False
         self.responder: int | None = None
         """The broker of the last metadata response; None for a bootstrap server whose address is
@@ -104,18 +104,18 @@ class Discovery:
         self._is_check = False
 
     def doubt(self) -> None:
-        """Doubt the broker of the last response; the next refresh asks others first."""
+        """Doubt the broker of the last response: the next refresh asks other brokers first."""
         self._is_in_doubt = True
         self._avoid_last()
 
     def look_elsewhere(self) -> None:
-        """Ask other brokers first for a missing topic or leader, each with a short timeout, and at
-        most `MOST_ASKED`: it may really be missing."""
+        """Let the next refresh ask another broker for a missing topic or leader, with a short
+        timeout. After `MOST_ASKED` brokers begin again, because the topic may not exist."""
         if self._looks_elsewhere:
-            return  # called for each of many partitions
+            return  # a caller may call this for each of many partitions
         self._looks_elsewhere = True
         if len(self._doubted) >= MOST_ASKED - 1:
-            self._doubted.clear()  # start again, without the last broker
+            self._doubted.clear()  # begin again with all brokers except the last
         self._avoid_last()
 
     def _avoid_last(self) -> None:
@@ -126,7 +126,7 @@ class Discovery:
         """Return whether a broker has responded REBOOTSTRAP_REQUIRED (KIP-1102) since the last
         call.
 
-        Then all connections are to be recreated, because the names may resolve to other addresses.
+        The caller then recreates all connections, because names may resolve to other addresses.
         """
         is_rebootstrap, self._is_rebootstrap = self._is_rebootstrap, False
         return is_rebootstrap
@@ -134,10 +134,11 @@ class Discovery:
     async def ask_any(
         self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
     ) -> MetadataResponse:
-        """Return the first response to a refresh, from a known broker or else a bootstrap server.
+        """Return a metadata response for a refresh: of the first known broker that responds, else
+        of a bootstrap server.
 
-        `wanted` None means all topics. Doubted brokers are asked last. Raises the most informative
-        KafkaError.
+        `wanted` None means all topics. Doubted brokers are asked last. Raises the KafkaError of the
+        last broker, or the error of `ask_bootstrap_servers`.
         """
         order = self._by_doubt(self._candidates(pool, nodes))
         node_id, response = await self._ask_in_turn(pool, order, wanted, is_check=self._is_check)
@@ -148,10 +149,10 @@ class Discovery:
     async def ask_for_all_topics(
         self, pool: ConnectionPool, nodes: tuple[int, ...], deadline: float | None
     ) -> MetadataResponse:
-        """Return a response about all topics that is not a refresh; doubts remain.
+        """Return a metadata response about all topics, without changing the doubted brokers.
 
-        Each broker has a share of the time until `deadline` (loop time). The call itself does not
-        end there.
+        Each broker gets a share of the time until `deadline` (loop time). The call itself does not
+        end at the deadline.
         """
         order = sorted(self._candidates(pool, nodes), key=self._doubted.__contains__)
         _, response = await self._ask_in_turn(pool, order, None, deadline)
@@ -166,7 +167,7 @@ class Discovery:
         *,
         is_check: bool = False,
     ) -> tuple[int | None, MetadataResponse]:
-        """Return the first response and its broker (None for a bootstrap server)."""
+        """Return the broker that responded (None for a bootstrap server) and its response."""
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
@@ -194,14 +195,14 @@ class Discovery:
             except KafkaError as error:
                 failure = error
             if is_brief:
-                # The next check asks another broker; this one would delay each check by a second.
+                # Doubt this broker, which would delay each check by `_LONGEST_CHECK`.
                 self._doubted.add(node_id)
             extra = {"client_id": self._config.client_id, "node_id": node_id}
             log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
         if failure is not None and trigger is None:
             raise failure
         # KIP-899, KIP-1102: all known brokers have failed, or trying them has taken too long.
-        # Perhaps all have moved.
+        # Perhaps the addresses of all brokers have changed.
         log.debug(
             "no known broker gives metadata: asking the bootstrap servers again",
             extra={"client_id": self._config.client_id},
@@ -210,35 +211,35 @@ class Discovery:
         return None, await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Return the brokers to ask: connected ones by load, then others, and last those that
-        throttle this client.
+        """Return the brokers to ask: connected brokers by load, then the others, and last brokers
+        that throttle this client or do not respond.
 
-        Brokers in backoff are left out if the bootstrap servers can be asked instead.
+        Brokers in backoff are left out if the bootstrap servers can be asked.
         """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]
         if self._config.rebootstrap_trigger is not None:
             others = [node_id for node_id in others if not pool.retry_delay(node_id)]
         random.shuffle(others)
-        # A connect in progress may be stuck.
+        # A connect in progress may be stuck, so prefer brokers without one.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
         ready = sorted(connected, key=lambda node_id: connected[node_id].in_flight)
         return sorted([*ready, *others], key=pool.is_held_up)
 
     def _by_doubt(self, candidates: list[int]) -> list[int]:
-        """Return the brokers to ask, doubted ones last.
+        """Return the candidates, the doubted brokers last.
 
-        1. A broker that is cut off from the others sends old leaders, and this client may be
-           connected to just that broker.
-        2. When its metadata turns out to be old, `doubt` is called, and the next refresh asks
-           another broker.
-        3. That broker may be cut off as well, and becomes doubted, too. When all brokers are
-           doubted, all but the last are asked again.
+        1. A broker that is cut off from the cluster sends old leaders, and this client may be
+           connected to that broker.
+        2. When the client detects old metadata, it calls `doubt`, and the next refresh asks another
+           broker.
+        3. The other broker may be cut off as well, and is doubted, too. When all brokers are
+           doubted, all of them except the last are asked again.
         4. A refresh without a new doubt clears all doubts.
-        5. Old metadata may never be noticed, if its partitions get no records. So after
-           `_LONGEST_TRUST` another broker is asked.
-        6. When a topic or leader is missing, `look_elsewhere` is called, and the other brokers are
-           asked in turn. Their responses are optional, so each has a short timeout.
+        5. The client may never detect old metadata of partitions without records. So after
+           `_LONGEST_TRUST` another broker is asked as a check.
+        6. When a topic or leader is missing, the client calls `look_elsewhere`, and each refresh
+           asks another broker. The responses are optional, so each broker has a short timeout.
         """
         now = asyncio.get_running_loop().time()
         is_over = self._sends_epochs and now - self._responder_since >= _LONGEST_TRUST
@@ -246,8 +247,7 @@ class Discovery:
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
         self._is_check = may_check and self.responder in candidates
         if is_over:
-            # Once per `_LONGEST_TRUST`: the others may be unreachable, which takes long to find
-            # out.
+            # Check once per `_LONGEST_TRUST`, because trying unreachable brokers takes long.
             self._responder_since = now
             self.doubt()
         if not (self._is_in_doubt or self._looks_elsewhere):
@@ -263,7 +263,8 @@ class Discovery:
             self._responder_since = asyncio.get_running_loop().time()
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
-        """Return the metadata of one broker. Raises KafkaError, also if it lists no brokers."""
+        """Return the metadata response of one broker or controller. Raises KafkaError, such as
+        MetadataEmptyBrokerList if the response lists no brokers."""
         if self._config.is_for_controllers:
             response = await _ask_controller(connection)
         else:
@@ -296,14 +297,15 @@ class Discovery:
     async def ask_bootstrap_servers(
         self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
     ) -> MetadataResponse:
-        """Ask the bootstrap servers in turn, and the next one as well when a server is slow.
+        """Return the first metadata response of a bootstrap server. The servers are tried in turn,
+        while a server is slow also in parallel.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
-        (loop time); FATAL errors as themselves.
+        (loop time). An error of FATAL is raised unchanged at once.
         """
         loop = asyncio.get_running_loop()
         if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-            # The remaining time is for the servers.
+            # Leave a part of the time for the connects and requests.
             by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
             self.servers = await canonical(self._config.bootstrap_servers, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
@@ -322,7 +324,7 @@ class Discovery:
                     timeout=min(left, _STAGGER) if waiting else left,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                # Retrieve all exceptions, also if a connect succeeds.
+                # Retrieve the exceptions of all failed connects, which asyncio would log.
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
@@ -380,12 +382,15 @@ class Discovery:
         node_id: int,
         response: MetadataResponse,
     ) -> int | None:
-        """Use the connection for the broker that has its address, and return the broker's id;
-        close it if there is none.
+        """If a broker in the response has the address of this bootstrap connection, assign the
+        connection to that broker, and return its node id; else close the connection, and return
+        None.
 
-        While another call uses the connection, leave that to the other call.
+        While another call uses the connection, it is neither assigned nor closed: the other call
+        does this.
         """
-        # By address, not by number: the names may have been resolved again meanwhile.
+        # Match the address of this connection, not that of its bootstrap node id: the bootstrap
+        # names may have been resolved again, and the id may have another address now.
         same = {connection.address}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
@@ -415,7 +420,8 @@ class Discovery:
             # Errors of a credential source do not name the server.
             reasons.append(reason if reason.startswith(address) else f"{address}: {reason}")
         error = KafkaConnectionError(f"Unable to bootstrap from {'; '.join(reasons)}")
-        # Prefer the error of a server that lists no brokers: bootstrap() retries for it.
+        # Prefer a MetadataEmptyBrokerList as the cause, because `MetadataLoop.bootstrap` retries
+        # after it.
         causes = sorted(failures.values(), key=_knows_brokers)
         error.__cause__ = next(iter(causes), None)
         return error
@@ -426,7 +432,8 @@ def _knows_brokers(failure: KafkaError) -> bool:
 
 
 def _discard(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
-    """Cancel a connect to a bootstrap server, or close its new connection."""
+    """Cancel a connect to a bootstrap server; if the connect has succeeded, close the unused
+    connection."""
     if future.cancel() or future.cancelled() or future.exception() is not None:
         return
     if not future.result().in_flight:
@@ -434,7 +441,7 @@ def _discard(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], nod
 
 
 def _refuse_controller(connection: BrokerConnection) -> None:
-    """Raise UnsupportedVersionError for a controller, which serves no Metadata."""
+    """Raise UnsupportedVersionError for a controller, which does not support Metadata."""
     served = connection.versions.api_versions if connection.versions is not None else {}
     if _DESCRIBE_QUORUM in served and MetadataRequest.API_KEY not in served:
         raise UnsupportedVersionError(
@@ -448,12 +455,13 @@ def _is_reachable(broker: Any) -> bool:
 
 
 async def _ask_controller(connection: BrokerConnection) -> MetadataResponse:
-    """Return the controllers, and which of them is active, as metadata without topics (KIP-919).
+    """Return the controllers and the active controller (KIP-919), as a metadata response without
+    topics.
 
     Raises UnsupportedVersionError before Kafka 3.7, MismatchedEndpointType for a broker, and the
     error of the response.
     """
-    # Not loaded for clients of brokers.
+    # Only clients of controllers load this module.
     from aiokafka.protocol.messages.cluster import DescribeClusterRequest
 
     peer = connection.peer

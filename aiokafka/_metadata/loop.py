@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-# -- Log topics that an application uses and that do not exist, or may not be used
+# -- Log topics in use that do not exist, or that the client is not authorized to use
 
 
 _MISSING = UnknownTopicOrPartitionError.errno
@@ -58,15 +58,17 @@ _ADVICE = {
 class AbsenceLog:
     """Logs once that a topic cannot be used, and once that it can be used again.
 
-    A topic does not exist if all brokers, or `MOST_ASKED` of them, have responded so: one broker
-    may lag behind. Owns the logged error code of each such topic, and which brokers responded so.
+    A topic counts as missing after one response per broker, at most `MOST_ASKED`, that reports the
+    topic as unknown: one broker may lag behind. Owns the logged error code of each topic, and the
+    brokers that reported a topic as unknown.
     """
 
     def __init__(self, log: SubjectLog) -> None:
         self._log = log
         self._logged: dict[str, int] = {}
-        # An entry for each response, None for a bootstrap server. Responses are counted, not
-        # distinct brokers: the log must not wait for brokers that do not respond.
+        # By topic: the broker of each response that reported the topic as unknown, None for a
+        # bootstrap server. A broker may occur several times, because the log must not wait for
+        # brokers that do not respond.
         self._denials: dict[str, list[int | None]] = {}
         self._brokers = 1
 
@@ -77,13 +79,14 @@ class AbsenceLog:
         node_id: int | None,
         covered: Set[str | None] | None,
     ) -> set[str]:
-        """Log the topics in use that cannot be used by a new snapshot.
+        """Log which of `topics` cannot be used according to the new snapshot `cluster`.
 
         Args:
+            topics: The topics in use.
             node_id: The broker whose response led to the snapshot; None for a bootstrap server.
-            covered: The topics of that response; None for all.
+            covered: The topics of the response; None for a response about all topics.
 
-        Returns the topics to ask other brokers for, because too few have responded about them.
+        Returns unknown topics that are not logged yet: too few brokers have responded about them.
         """
         absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
         self._brokers = max(1, len(cluster.node_ids))
@@ -106,7 +109,7 @@ class AbsenceLog:
                     advice %= self.brokers_asked(name)
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in logged.keys() - absent.keys():
-            # Without partitions the topic is only no longer in use.
+            # A topic without known partitions is only no longer in use.
             if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
         return open_questions
@@ -119,14 +122,15 @@ class AbsenceLog:
 
 
 def is_absent(cluster: ClusterMetadata, topic: str) -> bool:
-    """Return whether a topic has a lasting error and no known partitions. A topic that is moving
-    has a passing error."""
+    """Return whether the last response reported `topic` as unknown or with an error that is not
+    retriable, and none of its partitions are known. Other retriable errors, such as
+    LEADER_NOT_AVAILABLE, are temporary."""
     code = cluster.topic_error(topic)
     is_lasting = code == _MISSING or not for_code(code).retriable
     return bool(code) and is_lasting and cluster.known_partitions(topic) is None
 
 
-# -- The topics to request, and when
+# -- The topics to request, and the schedule of refreshes
 
 
 log = logging.getLogger("aiokafka.cluster")
@@ -160,35 +164,35 @@ class TopicsInUse:
         return self._pinned
 
     def pin(self, topics: Iterable[str]) -> None:
-        """Replace the topics of a consumer."""
+        """Replace the topics of a consumer by `topics`."""
         self._pinned = frozenset(topics)
         self.want_all = False
 
     def pin_all(self) -> None:
-        """Use every topic of the cluster, until the next `pin`."""
+        """Keep every topic of the cluster in use, until the next `pin`."""
         self.want_all = True
 
     def touch(self, topic: str, now: float) -> None:
-        """Keep `topic` for `max_idle` seconds."""
+        """Keep `topic` in use until `max_idle` seconds after `now` (loop time)."""
         self._touched[topic] = now
 
     def evict(self, now: float) -> None:
-        """Remove the topics whose time is over."""
+        """Remove the topics whose last `touch` is more than `max_idle` seconds ago."""
         limit = now - self._max_idle
         for topic in [topic for topic, used in self._touched.items() if used < limit]:
             del self._touched[topic]
 
 
 class RefreshSchedule:
-    """Owns the requests for a refresh since the last one, and the backoff between refreshes.
+    """Owns the pending requests for a refresh, and the backoff between refreshes.
 
-    A refresh is full (all topics in use) if it was requested with a reason, or the last full one is
-    too old. Otherwise it is for single topics, which costs little if many topics are in use.
+    A refresh is full (all topics in use) if a full refresh was requested, or if the last full
+    refresh is too old. Else it is for single topics, which costs little if many topics are in use.
     """
 
     def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
         self._loop = asyncio.get_running_loop()
-        # An age of 0 must not lead to refreshes without a pause.
+        # With `metadata_max_age_ms=0` there is still a pause between refreshes.
         self._max_age = max(config.metadata_max_age, config.retry_backoff, _LEAST_AGE)
         self._series_ends_after = 2 * config.retry_backoff_max
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -208,11 +212,11 @@ class RefreshSchedule:
 
     @property
     def single_topics(self) -> Set[str]:
-        """The topics requested singly since the last refresh."""
+        """The topics requested since the last refresh by `request_again` and `request_new`."""
         return self._single
 
     def request(self, why: str) -> None:
-        """Request a full refresh after the backoff; several requests lead to one refresh."""
+        """Request a full refresh after the backoff; one refresh serves several requests."""
         if not self._reason:
             log.debug("metadata update requested: %s", why)
             self._reason = why
@@ -221,8 +225,8 @@ class RefreshSchedule:
     def force(self, why: str) -> None:
         """Request a full refresh for an application that waits for it.
 
-        While brokers respond, the pauses between such refreshes do not grow. If no topic is in use,
-        the refresh is of all topics: programs list topics before they use any.
+        While brokers respond, the backoff between forced refreshes does not grow. If no topic is in
+        use, the refresh is of all topics: programs may list the topics before they use a topic.
         """
         if not self._has_failed:
             self._backoff.reset()
@@ -230,14 +234,14 @@ class RefreshSchedule:
         self._may_ask_all = True
 
     def request_again(self, topics: Iterable[str]) -> None:
-        """Request topics, after the backoff, whose last response had an error."""
+        """Request topics again after the backoff, for example after an error."""
         self._single.update(topics)
         self._wake.set()
 
     def request_new(self, topics: Iterable[str]) -> None:
         """Request new topics without a backoff."""
         self._single.update(topics)
-        # With a backoff while refreshes fail: a program with thousands of new topics would send
+        # While refreshes fail, keep the backoff: a program with thousands of new topics would send
         # requests without a pause.
         if not self._has_failed:
             self._backoff.reset()
@@ -245,9 +249,10 @@ class RefreshSchedule:
         self._wake.set()
 
     def note_missing(self, topics: Set[str]) -> None:
-        """Request the topics in use that do not exist, with growing pauses."""
+        """Schedule requests for `topics`, the topics of a consumer that do not exist, with growing
+        pauses."""
         now = self._loop.time()
-        # Called after each response: the pause must not start again.
+        # This runs after each response; an unchanged set must not restart the pause.
         if topics == self._missing and now < self._missing_at:
             return
         if topics - self._missing:
@@ -274,12 +279,13 @@ class RefreshSchedule:
             return 0.0
         if self._reason or self._single:
             return self._not_before
-        # These two are independent of the backoff between requests.
+        # The maximum age and missing topics have their own pauses, independent of the backoff.
         due = self._last_full + self._max_age
         return min(due, self._missing_at) if self._missing else due
 
     def take(self) -> tuple[Set[str] | None, bool]:
-        """Return the topics to request now (None: all), and whether the refresh is full."""
+        """Return the topics to request now (None for all topics of the cluster), and whether the
+        refresh is full; clear the pending requests."""
         now = self._loop.time()
         if self._missing and now >= self._missing_at:
             self._single.update(self._missing)
@@ -292,7 +298,7 @@ class RefreshSchedule:
             return None, True
         if not is_full:
             return single, False
-        # Only before a full refresh, after which the snapshot lacks the evicted topics as well.
+        # Evict topics only before a full refresh, which removes them from the snapshot, too.
         self._in_use.evict(now)
         names = self._in_use.names()
         return (names if names or not may_ask_all else None), True
@@ -309,35 +315,36 @@ class RefreshSchedule:
     def note_failure(self) -> None:
         """Schedule another refresh after a failure."""
         self._has_failed = True
-        # A full one, which includes the topics that were requested singly.
+        # Request a full refresh, which includes the requested single topics.
         self._reason = "the last refresh failed"
         self._pause()
 
     def _pause(self) -> None:
         now = self._loop.time()
-        # The pauses grow with each refresh in a series, and start again after a quiet time.
+        # The backoff grows with each refresh of a series, and is reset after a time without
+        # refreshes.
         if now > self._not_before + self._series_ends_after:
             self._backoff.reset()
         self._not_before = now + self._backoff.next()
 
 
 class MetadataLoop:
-    """Owns `cluster`, the current snapshot, which only this object replaces.
+    """Refreshes the metadata on request, for new topics, and when the snapshot is too old.
 
-    Refreshes on request, for new topics, and when the snapshot is too old. Neither invalid
-    responses nor broker outages end the task; each waiter gets an error at its own deadline.
+    Owns `cluster`, the current snapshot, which only this object replaces. Neither invalid responses
+    nor broker outages end the task; each waiter gets an error at its own deadline.
     """
 
     def __init__(self, config: ClientConfig, subject: str) -> None:
-        """Start with an empty snapshot; `subject` names the client in log lines."""
+        """`subject` names the client in log lines. The first snapshot is empty."""
         self.cluster = ClusterMetadata()
         self._log = SubjectLog(log, subject)
         self._absences = AbsenceLog(self._log)
         self.topics = TopicsInUse(config.metadata_max_idle)
         self.error: KafkaError | None = None
-        """The error of the last refresh; None if it succeeded."""
+        """The error of the last refresh; None if the last refresh succeeded."""
         self.failing_since = 0.0
-        """Loop time of the first failed refresh since the last success."""
+        """The loop time of the first failed refresh since the last success."""
         self._accepted_at: float | None = None
         self.asked = 0
         """The number of refreshes so far."""
@@ -362,20 +369,21 @@ class MetadataLoop:
         return None if self._accepted_at is None else self._loop.time() - self._accepted_at
 
     def request_update(self, why: str) -> None:
-        """Refresh after the backoff; several requests lead to one refresh."""
+        """Request a full refresh after the backoff; one refresh serves several requests."""
         self._schedule.request(why)
 
     def doubt(self, why: str) -> None:
-        """Refresh soon, from another broker than the last time."""
+        """Request a full refresh from another broker than the last one."""
         self._discovery.doubt()
         self._schedule.request(why)
 
     def look_elsewhere(self) -> None:
-        """Send the next refresh to another broker than the last time, with a short timeout."""
+        """Send the next refresh to another broker than the last one, with a short timeout."""
         self._discovery.look_elsewhere()
 
     def add_topic(self, topic: str) -> bool:
-        """Keep `topic` in the metadata for a while; return whether it is known.
+        """Keep `topic` in the metadata for `metadata_max_idle_ms`; return whether its partitions
+        are known.
 
         A new topic is requested at once.
         """
@@ -388,7 +396,8 @@ class MetadataLoop:
         return False
 
     def set_topics(self, topics: Iterable[str]) -> bool:
-        """Keep exactly `topics`, besides those of `add_topic`; return whether all are known.
+        """Keep exactly `topics`, and the topics of `add_topic`, in the metadata; return whether the
+        partitions of all `topics` are known.
 
         New topics are requested at once.
         """
@@ -418,28 +427,30 @@ class MetadataLoop:
     ) -> None:
         """Update leaders by (leader id, epoch) pairs from an error response (KIP-951).
 
-        Replaces the snapshot at once. Waiters are woken in the next loop iteration, once for all
-        partitions of a response.
+        The snapshot is replaced at once. Waiters are woken in the next loop iteration, once for all
+        updates of the current iteration.
         """
         newer = self.cluster.with_leaders(leaders, endpoints)
         if newer is not self.cluster:
             self.cluster = newer
-            # A response may have hundreds of leaders, and each call of the listeners examines all
-            # partitions.
+            # There may be hundreds of updates, and listeners examine all partitions, so call the
+            # listeners once.
             if not self._is_unpublished:
                 self._is_unpublished = True
                 self._loop.call_soon(self._publish)
 
     def changed(self) -> asyncio.Future[None]:
-        """Return a future that resolves with the next snapshot or failed refresh."""
+        """Return a future that resolves at the next snapshot or failed refresh."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
         return waiter
 
     def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
-        """Return a future of whether the next refresh succeeds and `topics` are known then.
+        """Return a future whose result is whether the next refresh succeeds, and `topics` are known
+        afterwards.
 
-        Requests the unknown topics, so that there is a next refresh.
+        Unknown topics are requested, which causes a refresh. Without an unknown topic the caller
+        has to request a refresh.
         """
         waiter: asyncio.Future[bool] = self._loop.create_future()
         if self._dead is None:
@@ -452,18 +463,19 @@ class MetadataLoop:
         return waiter
 
     def force_update(self) -> asyncio.Future[bool]:
-        """Refresh soon, with all topics if none is in use; return a future of whether the next
-        refresh succeeds."""
+        """Request a full refresh, of all topics if no topic is in use; return a future whose result
+        is whether the next refresh succeeds."""
         self._schedule.force("forced by the application")
         return self.next_refresh()
 
     async def wait_for(
         self, predicate: Callable[[ClusterMetadata], Any], deadline: float, why: str
     ) -> ClusterMetadata:
-        """Return the first snapshot, starting with the current one, for which `predicate` is true.
+        """Request refreshes until `predicate` is true for the current snapshot; return that
+        snapshot.
 
-        Requests refreshes until then. Raises KafkaTimeoutError at `deadline` (loop time), with the
-        last failed refresh as its cause, and authentication errors at once.
+        Raises KafkaTimeoutError at `deadline` (loop time), with the error of the last refresh as
+        its cause, and FATAL errors, such as authentication errors, after a refresh at once.
         """
         return await self._wait(
             predicate, deadline, why, FATAL, lambda: self._schedule.request(why)
@@ -472,9 +484,9 @@ class MetadataLoop:
     async def wait_for_topic(
         self, topic: str, predicate: Callable[[ClusterMetadata], Any], deadline: float
     ) -> ClusterMetadata:
-        """Do the same as `wait_for`, but request only this topic.
+        """Wait as `wait_for` does, but request only `topic`.
 
-        Refused credentials do not end the wait: they were accepted before.
+        Authentication errors do not end the wait, because the credentials were accepted before.
         """
         why = f"partitions of topic {topic!r}"
         again = (topic,)
@@ -498,11 +510,11 @@ class MetadataLoop:
                         raise renewed(self._dead)
                     if self._refusal is not None:
                         raise renewed(self._refusal)
-                    # Before each wait: the response to an earlier request may be too old.
+                    # Request before each wait: the response to an earlier request may be too old.
                     ask()
                     await self.changed()
-                    # Not before the wait: the error may be over, and a caller that retries at once
-                    # would see it forever.
+                    # Check the error after the wait: an earlier error may be over, and a caller
+                    # that retries at once would get it forever.
                     if isinstance(self.error, final):
                         raise renewed(self.error)
         except asyncio.TimeoutError:
@@ -515,7 +527,8 @@ class MetadataLoop:
         return self.cluster
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Return the address of a broker, or of a bootstrap server (negative id)."""
+        """Return the address of a broker, or of a bootstrap server (negative id); None if
+        unknown."""
         if node_id < 0:
             servers = self._discovery.servers
             if -node_id > len(servers):
@@ -532,7 +545,7 @@ class MetadataLoop:
         self._wake_waiters()
 
     def fail(self, error: BaseException) -> None:
-        """Fail all current and future waits: the task ended with `error`."""
+        """Fail all current and future waits with copies of `error`, which has ended the task."""
         self._dead = error
         self._end_refresh()
 
@@ -545,13 +558,12 @@ class MetadataLoop:
             await self.refresh(pool)
 
     async def refresh(self, pool: ConnectionPool) -> None:
-        """Ask one broker after the other until one responds, at last the bootstrap servers.
-
-        Raises nothing.
+        """Get a response from a broker, or else from the bootstrap servers, and replace the
+        snapshot. Store the error of a failure in `error`, and raise nothing.
         """
         self.asked += 1
-        # Before the request is sent: a refresh that is requested meanwhile may be about a later
-        # change, and needs another request.
+        # Take the pending requests before the request is sent: a refresh that is requested
+        # meanwhile may be about a later change, and needs another request.
         wanted, is_full = self._schedule.take()
         self._log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
@@ -583,7 +595,7 @@ class MetadataLoop:
         self._wake_waiters()
 
     def _on_failure(self, error: KafkaError) -> None:
-        # One warning for each outage.
+        # Log one warning for each outage.
         level = logging.WARNING if self.error is None else logging.DEBUG
         if self.error is None:
             self.failing_since = self._loop.time()
@@ -601,9 +613,9 @@ class MetadataLoop:
         """Get the first snapshot from the bootstrap server that responds first.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
-        (loop time); authentication errors as themselves. A fenced broker (one that has just started
-        or has lost the controller) may list no brokers; such servers are asked again until the
-        deadline.
+        (loop time); FATAL errors, such as authentication errors, are raised unchanged. A fenced
+        broker, which has just started or has lost the controller, may list no brokers; it is asked
+        again until the deadline.
         """
         wanted = None if self.topics.want_all else self.topics.names()
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
@@ -642,7 +654,7 @@ class MetadataLoop:
             self._log.warning(
                 "The cluster id changed from %s to %s", before.cluster_id, after.cluster_id
             )
-        # One assignment: no task sees a mixture of two responses.
+        # Replace the snapshot in one assignment, so that no task reads parts of two responses.
         self.cluster = after
         names = self.topics.names()
         covered = None if has_all else {topic.name for topic in response.topics}
@@ -652,7 +664,7 @@ class MetadataLoop:
         if lacking or denied:
             self._schedule.request_again(lacking | denied)
         if lacking or after.missing_topics(names):
-            # This broker may lag behind the others.
+            # The broker of this response may lag behind the other brokers.
             self._discovery.look_elsewhere()
         self._schedule.note_missing(after.missing_topics(self.topics.pinned))
 
@@ -681,7 +693,7 @@ _NO_PARTITIONS = "brokers named no partitions of it for {:.1f} s{}, but this err
 
 
 async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
-    """Return the partitions of `topic`, and keep it in the metadata from now on.
+    """Return the partitions of `topic`, and keep the topic in the metadata from now on.
 
     Raises as `AIOKafkaClient.wait_for_topic`.
     """
@@ -695,10 +707,10 @@ async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) ->
 async def wait_for_partition(
     metadata: MetadataLoop, partition: TopicPartition, deadline: float
 ) -> frozenset[int]:
-    """Return the partitions of the topic of `partition`. If it is not among them, ask two brokers
-    (one may lag behind).
+    """Return the partitions of the topic of `partition`. While `partition` is unknown, ask up to
+    two brokers first, because one broker may lag behind.
 
-    Raises as `wait_for_topic`, also if the topic is deleted or forbidden by then.
+    Raises as `wait_for_topic`, also if the topic was deleted or is no longer authorized.
     """
     topic, number = partition
     known = await wait_for_topic(metadata, topic, deadline)
@@ -711,8 +723,9 @@ async def wait_for_partition(
 
 
 async def _ask_again(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
-    # The response to an earlier request may be from before the partition was created, and new
-    # leaders of error responses replace the snapshot without a response.
+    # Wait for the response to a new request. An earlier request may have been handled before the
+    # partition was created. A new snapshot alone proves nothing: leaders named in Produce and Fetch
+    # errors (KIP-951) create one without a metadata response.
     asked = metadata.asked
     is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
     return await _wait_for_partitions(
@@ -726,7 +739,8 @@ async def _wait_for_partitions(
     is_settled: Callable[[ClusterMetadata], bool],
     deadline: float,
 ) -> frozenset[int]:
-    """Return the partitions of `topic` when `is_settled`, or raise the error of the topic."""
+    """Wait until `is_settled` is true for a snapshot; return the partitions of `topic`, or raise
+    the error of the topic."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()
     try:
@@ -760,7 +774,8 @@ def check_name(topic: Any) -> None:
 
 
 class _TopicIsSettled:
-    """A predicate: whether a topic has partitions, or a new response has a lasting error."""
+    """A predicate for snapshots: whether a topic has known partitions, or an error of a new
+    response (TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC) ends the wait."""
 
     def __init__(self, topic: str, epoch: int) -> None:
         self._topic = topic
@@ -769,6 +784,6 @@ class _TopicIsSettled:
     def __call__(self, cluster: ClusterMetadata) -> bool:
         if cluster.known_partitions(self._topic) is not None:
             return True
-        # An error of an earlier response may be over.
+        # An error in a snapshot from before the wait may be over.
         final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
         return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final

@@ -1,1 +1,1 @@
-"""Push a client's metrics to the brokers that ask for them (KIP-714)."""
+"""Push a client's metrics to brokers that subscribe to them (KIP-714)."""

@@ -36,7 +36,7 @@ __all__ = [
 
 # -- Encode metrics as OpenTelemetry messages, as far as KIP-714 needs them
 
-# In protocol buffers (opentelemetry/proto/metrics/v1/metrics.proto, version 1).
+# The messages are protocol buffers (opentelemetry/proto/metrics/v1/metrics.proto, version 1).
 
 
 _DELTA, _CUMULATIVE = 1, 2
@@ -49,7 +49,7 @@ _double = struct.Struct("<d").pack
 
 
 class Point(NamedTuple):
-    """One value of a metric."""
+    """One value of a metric, with its labels and the time since which it counts."""
 
     labels: tuple[tuple[str, str], ...]
     """The tags of the value."""
@@ -59,7 +59,7 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The values of one metric."""
+    """The values of one metric, as encoded in one `Metric` message."""
 
     name: str
     unit: str
@@ -82,8 +82,8 @@ def encode_metrics(
 
 
 def encode_series(series: Series, at_ns: int, *, is_delta: bool) -> bytes:
-    """Return a `Metric` with values as of `at_ns`. With `is_delta` they count from the last
-    push."""
+    """Return an encoded `Metric` with values as of `at_ns` (nanoseconds since 1970). With
+    `is_delta` the values are marked as differences to the last push."""
     head = _text(1, series.name) + _text(3, series.unit)
     temporality = _tag(2, _VARINT) + bytes((_DELTA if is_delta else _CUMULATIVE,))
     if series.kind is MetricKind.HISTOGRAM:
@@ -137,7 +137,7 @@ def _attribute(key: str, value: str) -> bytes:
 
 
 def _text(number: int, text: str) -> bytes:
-    # Without lone surrogates, which may come in names from a hostile broker.
+    # Replace lone surrogates, which names from a hostile broker may contain.
     return _field(number, text.encode("utf-8", "replace")) if text else b""
 
 
@@ -164,7 +164,7 @@ DEFAULT_INTERVAL = 300.0
 """Default interval of pushes in seconds."""
 
 _MOST_NAMES = 1000
-"""Limit of subscribed prefixes: each metric is compared with all of them."""
+"""Limit of subscribed prefixes, because each metric is compared with all prefixes."""
 
 _SHORTEST, _LONGEST = 0.1, 24 * 3600.0
 """Limits of the interval in seconds."""
@@ -179,22 +179,22 @@ class Subscription(NamedTuple):
     most_bytes: int
     """Limit of the compressed size of a push."""
     is_delta: bool
-    """Whether counters are relative to the last push. Otherwise they are totals."""
+    """Whether a push has the differences of counters to the last push, or else their totals."""
     prefixes: tuple[str, ...]
     """Prefixes of the subscribed metric names."""
     codecs: tuple[int, ...]
-    """Codec numbers that the broker accepts, the preferred one first."""
+    """Codec numbers that the broker accepts, in its order of preference."""
 
     @classmethod
     def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription:
-        """Read a response."""
+        """Return the subscription of a response without an error."""
         names = response.requested_metrics[:_MOST_NAMES]
         return cls(
             id=response.subscription_id,
             interval=min(max(response.push_interval_ms / 1000, _SHORTEST), _LONGEST),
             most_bytes=max(0, response.telemetry_max_bytes),
             is_delta=response.delta_temporality,
-            # All metrics: "*" from brokers, an empty name in the KIP.
+            # A subscription to all metrics is "*" from brokers, and an empty name in the KIP.
             prefixes=tuple("" if name == "*" else name for name in names),
             codecs=tuple(response.accepted_compression_types),
         )
@@ -204,8 +204,8 @@ class Subscription(NamedTuple):
         return name.startswith(self.prefixes)
 
     def codec(self, refused: Collection[int]) -> int:
-        """Return the number of the preferred available codec that is not in `refused`; no
-        compression if there is none."""
+        """Return the broker's preferred codec that is available and not in `refused`; the number of
+        no compression without such a codec."""
         for codec in self.codecs:
             if codec not in refused and _is_usable(codec):
                 return codec
@@ -224,15 +224,15 @@ def _is_usable(codec: int) -> bool:
 
 
 _MOST_POINTS = 50
-"""Limit of values of a metric that are encoded in one step."""
+"""Limit of the values of a metric that are encoded in one step."""
 
 _TURN = 250
-"""Number of values after which other tasks may run."""
+"""Number of values after which the task yields to the event loop."""
 
 Labels = tuple[tuple[str, str], ...]
 Value = float | Distribution
 Told = dict[tuple[str, Labels], tuple[Value, int]]
-"""Pushed values, and when (nanoseconds since 1970)."""
+"""By name and labels: the value in the last push, and its time (nanoseconds since 1970)."""
 
 
 class Entry(NamedTuple):
@@ -249,23 +249,21 @@ class Entry(NamedTuple):
 
 
 Wanted = list[list[Entry]]
-"""Values to push, grouped by name and number of labels."""
+"""Values to push, in one list for each name and number of labels."""
 
 
 class PushedCounts:
-    """Owns the pushed value of each counter, and the time of that push.
-
-    It has the counters of the last snapshot; others are forgotten.
-    """
+    """Owns the last pushed value of each counter, and the time of that push. Counters that are not
+    in the last snapshot are forgotten."""
 
     def __init__(self, began_ns: int) -> None:
-        """Start without pushed values; counting started at `began_ns` (since 1970)."""
+        """`began_ns` is the time at which counting started, in nanoseconds since 1970."""
         self._began_ns = began_ns
         self._told: Told = {}
 
     def point(self, entry: Entry, *, is_delta: bool) -> Point:
-        """Return the value to push: the total, or with `is_delta` the difference to the last
-        push."""
+        """Return the value to push: for a counter or histogram with `is_delta` the difference to
+        the last push, else the value of `entry`."""
         value = entry.metric.value
         if not is_delta or entry.metric.kind is MetricKind.GAUGE:
             return Point(entry.labels, self._began_ns, value)
@@ -273,8 +271,8 @@ class PushedCounts:
         return Point(entry.labels, since, _difference(value, before))
 
     async def after(self, every: Wanted, told: Iterable[Entry], at_ns: int) -> Told:
-        """Return the state after a push of `told` of the values `every`, for `settle`. Other tasks
-        run in between."""
+        """Return the new state for `settle` if the entries `told`, a part of the snapshot `every`,
+        are pushed at `at_ns`. Yields to the event loop in between."""
         kept: Told = {}
         for number, entry in enumerate(chain.from_iterable(every), 1):
             if (before := self._told.get(entry.key)) is not None:
@@ -287,19 +285,20 @@ class PushedCounts:
         return kept
 
     def settle(self, told: Told) -> None:
-        """Set the state after a successful push."""
+        """Set the state that `after` has returned, after the push."""
         self._told = told
 
 
 async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wanted:
-    """Return the subscribed values of a snapshot by name, totals of the client first.
+    """Return the subscribed values of a snapshot in one list for each name and number of labels;
+    values with the fewest labels, the totals of the client, come first.
 
-    Other tasks run in between, because there may be very many values.
+    Yields to the event loop in between, because a snapshot may have very many values.
     """
     wanted: dict[tuple[int, str], list[Entry]] = {}
     names: dict[tuple[str, str], str | None] = {}
     for number, metric in enumerate(metrics, 1):
-        # A name may have thousands of partitions.
+        # Call `wants` once per name, because a name may have values of thousands of partitions.
         key = metric.group, metric.name
         if key not in names:
             name = metric.telemetry_name
@@ -313,27 +312,28 @@ async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wa
 
 
 async def _turn(number: int) -> None:
-    """Let other tasks run from time to time; `number` steps are done."""
+    """Yield to the event loop if `number`, the number of finished steps, is a multiple of
+    `_TURN`."""
     if number % _TURN == 0:
         await asyncio.sleep(0)
 
 
 def pieces(wanted: Wanted) -> Iterator[list[Entry]]:
-    """Split the values into short lists of one metric each."""
+    """Yield the values in lists of at most `_MOST_POINTS` values of one metric."""
     for same in wanted:
         for start in range(0, len(same), _MOST_POINTS):
             yield same[start : start + _MOST_POINTS]
 
 
 def series(piece: list[Entry], tally: PushedCounts, *, is_delta: bool) -> Series:
-    """Return the series of one list."""
+    """Return the Series of one list of `pieces`."""
     first = piece[0].metric
     points = tuple(tally.point(entry, is_delta=is_delta) for entry in piece)
     return Series(piece[0].name, first.unit, first.kind, points)
 
 
 def _labels(metric: Metric) -> Labels:
-    # The broker adds the client id itself.
+    # Leave out the client id, which the broker adds itself.
     tags = metric.tags
     return tuple([(_label(name), tags[name]) for name in sorted(tags) if name != "client-id"])
 
@@ -344,7 +344,8 @@ def _label(tag: str) -> str:
 
 
 def _difference(value: Value, before: Value | None) -> Value:
-    """Return the difference to the last push; the total after a restart of the counter."""
+    """Return the difference of `value` to `before`, the last pushed value; `value` itself without a
+    last push, or after a restart of the counter."""
     if isinstance(value, Distribution):
         if not isinstance(before, Distribution) or before.count > value.count:
             return value
@@ -363,10 +364,10 @@ _SCOPE = ("aiokafka", __version__)
 _LARGE = 64 * 1024
 """Size in bytes from which compression runs in a thread."""
 _RATIO = 10
-"""Best compression ratio to expect."""
+"""The best compression ratio to expect, which limits the bytes to compress."""
 _SPARE = 0.9
 _PAYLOAD_TURN = 5
-"""Number of lists after which other tasks may run."""
+"""Number of lists after which the task yields to the event loop."""
 
 
 class PushPayload(NamedTuple):
@@ -375,7 +376,7 @@ class PushPayload(NamedTuple):
     data: bytes
     codec: int
     told: list[Entry]
-    """The values of the push."""
+    """The values that the push contains."""
 
 
 async def make_payload(
@@ -388,8 +389,8 @@ async def make_payload(
     codec: int,
     most_bytes: int,
 ) -> PushPayload | None:
-    """Return a push of the first values of `wanted` that fit into `most_bytes`; None if none
-    fits."""
+    """Return an encoded push of the first values of `wanted` that fit into `most_bytes`; None if
+    not even the first list of values fits, or `wanted` is empty."""
     parts: list[tuple[bytes, list[Entry]]] = []
     size = 0
     room = most_bytes * (_RATIO if codec else 1)

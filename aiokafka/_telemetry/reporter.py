@@ -46,7 +46,7 @@ __all__ = ["Reporting", "TelemetryReporter"]
 log = logging.getLogger("aiokafka")
 
 _LOOK_AGAIN = 300.0
-"""Seconds until brokers without telemetry are asked again."""
+"""Seconds until the reporter looks again for a broker that supports telemetry."""
 _LONGEST_BACKOFF = 30.0
 _KEY_OF_SUBSCRIPTIONS = 71
 """API key of GetTelemetrySubscriptions, which few brokers support."""
@@ -57,8 +57,8 @@ _LAST_PUSH_TIMEOUT = 1.0
 class TelemetryReporter:
     """Pushes the metrics of one client while brokers subscribe to them.
 
-    Owns the client instance id, the subscription, and the pushed counts. Its task does not refer to
-    the client, so that the garbage collector finds an unclosed client.
+    Owns the client instance id, the subscription, and the pushed counts. The task holds no
+    reference to the client, so that an unclosed client can be garbage-collected.
     """
 
     def __init__(self, config: ClientConfig, metadata: MetadataLoop) -> None:
@@ -81,14 +81,16 @@ class TelemetryReporter:
     def watch(
         self, read: Callable[[], MetricsSnapshot | None], labels: Callable[[], Mapping[str, str]]
     ) -> None:
-        """Set the source of the metrics, until it returns None; `labels` describe the client."""
+        """Set `read`, the source of the metrics, which returns None once the client is
+        garbage-collected, and `labels`, which returns texts that describe the client."""
         self._read = read
         self._labels = labels
 
     async def instance_id(self, timeout_s: float) -> uuid.UUID:
-        """Return the client instance id; wait up to `timeout` seconds for it.
+        """Return the client instance id; wait up to `timeout_s` seconds for a broker to assign it.
 
-        Raises KafkaTimeoutError, IllegalStateError if nothing is pushed, UnsupportedVersionError.
+        Raises KafkaTimeoutError, IllegalStateError with `enable_metrics_push=False` or for a client
+        that is not running, UnsupportedVersionError if no broker supports telemetry.
         """
         if not self._config.enable_metrics_push:
             raise IllegalStateError("there is no client instance id: enable_metrics_push is False")
@@ -110,7 +112,8 @@ class TelemetryReporter:
     # -- the background task
 
     def run(self, pool: ConnectionPool) -> Coroutine[Any, Any, None]:
-        """Subscribe and push, until no broker subscribes or cancelled. Raises nothing."""
+        """Return the coroutine of the task, which subscribes and pushes until it is cancelled, or
+        until an error that is not retriable. The coroutine logs errors, and raises none."""
         self._is_running = self._read is not _nothing and self._config.enable_metrics_push
         self._is_settled.clear()
         return self._run(pool)
@@ -127,7 +130,8 @@ class TelemetryReporter:
             self._give_up(KafkaError(f"pushing metrics has failed: {error!r}"))
 
     async def finish(self, pool: ConnectionPool) -> None:
-        """Send the last push, over an open connection, within a second. `run()` must have ended."""
+        """Send the last push, if a broker subscribes and has an open connection; give up after
+        `_LAST_PUSH_TIMEOUT`. The caller has ended the task of `run()`."""
         subscription = self._subscription
         if subscription is not None:
             try:
@@ -146,7 +150,8 @@ class TelemetryReporter:
         self._is_settled.set()
 
     async def _turn(self, pool: ConnectionPool) -> float | None:
-        """Subscribe or push; return the seconds until the next step, None for never."""
+        """Subscribe or push once; return the seconds until the next step, None if there is no next
+        step."""
         subscription = self._subscription
         try:
             connection = await self._connection(pool)
@@ -170,21 +175,24 @@ class TelemetryReporter:
             return None
 
     async def _connection(self, pool: ConnectionPool) -> BrokerConnection | None:
-        """Return a connection to a broker that supports telemetry, preferably an open one; None
-        without such a broker.
+        """Return a connection to a broker that supports telemetry, preferably one that is open;
+        None if no broker supports telemetry.
 
-        Does not connect to a broker only to find out.
+        Before the first subscription, connects only to brokers that are known to support telemetry.
+        Raises NodeNotReadyError if no connect is possible now.
         """
         connection = self._open_connection(pool)
         if connection is not None:
             return connection
         nodes = self._metadata.cluster.node_ids
         if all(pool.versions(node) is None for node in nodes):
-            # The addresses of bootstrap servers may differ, such as that of a load balancer.
+            # The connection to a bootstrap server, such as a load balancer, may belong to no known
+            # broker.
             raise NodeNotReadyError("no broker was connected to yet")
         able = [node for node in nodes if _takes_metrics(pool, node)]
         if self._id != ZERO_UUID:
-            # A broker has sent a subscription, so unknown brokers may support telemetry as well.
+            # A broker has assigned the id, so brokers with unknown versions may support telemetry
+            # as well.
             able += [node for node in nodes if pool.versions(node) is None]
         elif not able:
             return None
@@ -198,7 +206,8 @@ class TelemetryReporter:
         return connection
 
     def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:
-        """Return the last used connection, or another one if that is closed."""
+        """Return an open connection to a broker that supports telemetry, preferably the broker used
+        last; None without one."""
         found = {
             node_id: connection
             for node_id in self._metadata.cluster.node_ids
@@ -209,7 +218,7 @@ class TelemetryReporter:
         return None if self._node_id is None else found.get(self._node_id)
 
     async def _subscribe(self, connection: BrokerConnection) -> float:
-        # Loaded only if a broker supports telemetry.
+        # These modules are loaded only if a broker supports telemetry.
         from aiokafka._telemetry.push import DEFAULT_INTERVAL, Subscription
         from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
 
@@ -231,7 +240,7 @@ class TelemetryReporter:
             return subscription.interval
         self._subscription = subscription
         self._most_bytes = subscription.most_bytes
-        # Random, so that clients started together do not push together.
+        # The first pause is random, so that clients that start together do not push together.
         return subscription.interval * random.uniform(0.5, 1.5)
 
     # -- a push
@@ -239,8 +248,9 @@ class TelemetryReporter:
     async def _push(
         self, connection: BrokerConnection, subscription: Subscription, *, is_last: bool = False
     ) -> float | None:
-        """Push once; return the seconds until the next step."""
-        # Loaded only if a broker subscribes.
+        """Push once; return the seconds until the next step, None if the client was
+        garbage-collected."""
+        # These modules are loaded only if a broker subscribes.
         from aiokafka._telemetry.push import PushedCounts, PushPayload, entries, make_payload
         from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
@@ -274,18 +284,20 @@ class TelemetryReporter:
         return self._after_push(code, payload, subscription)
 
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
-        """Return the seconds until the next step. Raises fatal errors."""
+        """Handle the error code of a push; return the seconds until the next step. Raises the error
+        of any other code."""
         error = for_code(code)
-        # The subscription has changed or is unknown: get it at once, and push in time.
+        # The broker does not know the subscription, or refuses the codec: subscribe again at once.
         if error is UnknownSubscriptionId or error is UnsupportedCompressionType:
             if error is UnsupportedCompressionType:
                 self._refused.add(payload.codec)
             self._subscription = None
             return 0.0
         if error is TelemetryTooLarge:
-            # Halve the size until a push succeeds; the next subscription resets it.
+            # Halve the size limit until a push succeeds; the next subscription resets the limit.
             self._most_bytes = len(payload.data) // 2
-        # Pushed too soon: keep the interval. Nothing was accepted.
+        # THROTTLING_QUOTA_EXCEEDED means that the push was too early, and was not accepted: keep
+        # the interval.
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval
@@ -296,8 +308,8 @@ async def _send(
 ) -> int:
     """Send a push; return the error code.
 
-    A push that may have been received counts as pushed: receivers add up deltas, and cannot detect
-    duplicates.
+    Calls `tell`, which marks the values as pushed, after a success, and if the outcome is unknown:
+    receivers add up the differences, and cannot detect a duplicate push.
     """
     answer = connection.send_nowait(request)
     try:
@@ -315,7 +327,7 @@ def _now_ns() -> int:
 
 
 def _nothing() -> None:
-    """The source before `watch`."""
+    """The value of `TelemetryReporter._read` before `watch`."""
 
 
 def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
@@ -343,13 +355,14 @@ C = TypeVar("C", bound="Reporting")
 
 
 class Reporting:
-    """A client whose metrics are collected, and pushed to brokers that ask for them."""
+    """Base of producers, consumers and admin clients, whose metrics are collected, and pushed to
+    brokers that subscribe to them (KIP-714)."""
 
     _telemetry: TelemetryReporter
 
     if TYPE_CHECKING:
 
-        def metrics(self) -> MetricsSnapshot: ...  # of each of them
+        def metrics(self) -> MetricsSnapshot: ...  # every subclass defines this method
 
     def _report(
         self: C,
@@ -359,24 +372,24 @@ class Reporting:
     ) -> None:
         """Start to collect and push metrics.
 
-        `read` is the `metrics` method of our class, because a subclass may override that name.
-        `labels` describe the client; empty ones are left out.
+        `read` is the `metrics` method of our class; a subclass of an application may override
+        `metrics`. `labels` returns texts that describe the client; empty texts are left out.
         """
         register(self)
         self._telemetry = telemetry
-        # A background task must not keep the client in memory.
+        # The weak reference lets an unclosed client be garbage-collected.
         client = weakref.ref(self)
         telemetry.watch(lambda: _read(client, read), labels)
 
     async def client_instance_id(self, timeout_ms: float = 60_000) -> UUID:
-        """Return the client instance id that the brokers assigned, which identifies the pushed
-        metrics (KIP-714). Waits for it for `timeout_ms`.
+        """Return the client instance id, which a broker assigns and which identifies the pushed
+        metrics (KIP-714). Waits up to `timeout_ms` for the id.
 
         Raises ValueError for a negative time, KafkaTimeoutError, UnsupportedVersionError if no
         broker supports telemetry, IllegalStateError with `enable_metrics_push=False`, and for a
         client that is not running.
         """
-        if not timeout_ms >= 0:  # NaN is neither
+        if not timeout_ms >= 0:  # also refuses NaN
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
         return await self._telemetry.instance_id(timeout_ms / 1000)
 

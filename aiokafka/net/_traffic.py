@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["NodeTraffic", "Traffic"]
 
 _MOST_NODES = 1000
-"""Limit of brokers with counts: the ids of replaced brokers do not return."""
+"""Limit of node ids with counts: the node ids of replaced brokers would accumulate."""
 
 
 class NodeTraffic:
@@ -33,7 +33,7 @@ class NodeTraffic:
         self.latency = Histogram(LATENCY_MS)
 
     def absorb(self, other: NodeTraffic) -> None:
-        """Add the counts of a connection from before its broker was known."""
+        """Add the counts of `other` to these counts."""
         self.requests += other.requests
         self.responses += other.responses
         self.bytes_out += other.bytes_out
@@ -45,7 +45,7 @@ class NodeTraffic:
 class Traffic:
     """The counts of a client by node id; bootstrap servers have negative ids.
 
-    Owns the counts and the number of connects. The connections write the counts of their node.
+    Owns the counts and the numbers of connects. Each connection updates the counts of its node.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Traffic:
         """Failed connects."""
 
     def of(self, node_id: int) -> NodeTraffic:
-        """Return the counts of one broker, made on first use."""
+        """Return the counts of one broker, created on first use."""
         node = self.nodes.get(node_id)
         if node is None:
             if len(self.nodes) >= _MOST_NODES:

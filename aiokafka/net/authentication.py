@@ -1,4 +1,4 @@
-"""SASL authentication of a connection, and re-authentication before its session ends."""
+"""SASL authentication of a connection, and re-authentication before the session ends (KIP-368)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["SessionKeeper", "authenticate", "exchange", "prepare_mechanism"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# No mechanism takes more steps. Limits a broker that never ends the exchange.
+# Limit of tokens, for a broker that never ends the exchange; no mechanism needs more.
 _MAX_SASL_STEPS = 16
 
 # Share of the handshake timeout for fetching credentials.
@@ -53,7 +53,7 @@ async def authenticate(
     broker does not support the mechanism, AuthenticationFailedError when it rejects the
     credentials, KafkaConnectionError (also without credentials), RequestTimedOutError.
     """
-    # Less than `timeout`: otherwise the caller's timeout would come first and hide the reason.
+    # Less than `timeout`, or the caller's timeout would come first and hide the reason.
     left = _PREPARING_PART * timeout
     mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)
@@ -70,13 +70,13 @@ async def prepare_mechanism(
 ) -> Mechanism:
     """Return the configured mechanism with current credentials.
 
-    Raises KafkaConnectionError when their source fails or takes more than `timeout` seconds, and
-    AuthenticationFailedError when its result is invalid.
+    Raises KafkaConnectionError if the source of the credentials fails or takes more than `timeout`
+    seconds, and AuthenticationFailedError if the source returns an invalid result.
     """
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
-            # Not for Kerberos, where a ticket is for one broker and so is its failure.
+            # Kerberos has no shared backoff, because a ticket, and its failure, is for one broker.
             if source is None or mechanism.name == "GSSAPI":
                 await mechanism.prepare()
             else:
@@ -89,9 +89,9 @@ async def prepare_mechanism(
 
 
 async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: float) -> None:
-    """Authenticate by a prepared mechanism; raises as `authenticate`.
+    """Authenticate by a prepared mechanism. Raises as `authenticate`.
 
-    On a connection in use, the first response comes after those to the in-flight requests.
+    On a connection in use, the first response comes after the responses to in-flight requests.
     """
     version = connection.pick(SaslHandshakeRequest)
     answer = await connection.send_through(
@@ -114,7 +114,8 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
         await _exchange_tokens(connection, mechanism, timeout)
-    # After the broker has accepted it, because a re-authentication compares with it.
+    # Set the user after the broker has accepted it, because `SessionKeeper` compares the user with
+    # that of new credentials.
     connection.user = mechanism.user
 
 
@@ -159,7 +160,7 @@ async def _step(
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(None, mechanism.step, challenge)
     except AuthenticationFailedError as error:
-        # Add the broker's name, which the mechanism does not have.
+        # Add the name of the broker, which the mechanism does not know.
         raise AuthenticationFailedError(f"{connection.peer}: {error.args[0]}") from error
     except asyncio.TimeoutError:
         raise KafkaConnectionError(
@@ -201,7 +202,7 @@ async def _exchange_raw_tokens(
 # requests, such as long polls of fetches.
 _USED_PART = (0.8, 0.9)
 
-# The fraction of a session for fetching credentials before that.
+# The fraction of a session, before the re-authentication, for fetching credentials.
 _RENEWAL_PART = 0.1
 
 # Brokers reject another re-authentication within a second.
@@ -211,10 +212,10 @@ _LEAST_INTERVAL = 1.1
 class SessionKeeper:
     """Re-authenticates one connection before each session ends, until the connection closes.
 
-    In-flight requests get their responses first, and new requests wait at the gate, so callers
-    notice nothing. Owns the time of the next re-authentication. A failure closes the connection. So
-    does a change of the user, which brokers do not allow on an open connection; the next connection
-    uses the new credentials.
+    In-flight requests get their responses first, and new requests wait at the gate, so no request
+    fails. Owns the time of the next re-authentication. A failure closes the connection. A change of
+    the user, which brokers do not allow on an open connection, also closes the connection; the next
+    connection uses the new credentials.
     """
 
     def __init__(
@@ -261,13 +262,13 @@ class SessionKeeper:
         try:
             # The steps, and the reasons for their order:
             # 1. Fetch credentials while the old session is valid, because that may take seconds.
-            # 2. Close the gate when the re-authentication is due. In-flight requests get their
-            #    responses, new requests wait.
+            # 2. Close the gate when the re-authentication is due: in-flight requests get their
+            #    responses, and new requests wait.
             # 3. Send the exchange after the in-flight requests. The broker would not respond to
             #    other requests during the exchange, and closes the connection for requests after
             #    the end of the session.
-            # 4. Open the gate, also after a failure: then the waiting requests find a closed
-            #    connection, and their callers use another one.
+            # 4. Open the gate, even after a failure: the waiting requests find a closed connection,
+            #    and their callers use another connection.
             mechanism = await self._prepare()
         except KafkaError as error:
             await self._retire(error)
@@ -301,7 +302,7 @@ class SessionKeeper:
                 again = self._loop.time() + self._delays.next()
                 if again >= connection.session_end:
                     raise
-                # One warning per outage.
+                # Log one warning per outage.
                 log.log(
                     logging.WARNING if self._delays.failures == 1 else logging.DEBUG,
                     "%s: no credentials for re-authentication: %s",
@@ -315,11 +316,11 @@ class SessionKeeper:
     async def _exchange(self, mechanism: Mechanism) -> None:
         connection = self._connection
         now = self._loop.time()
-        # The responses to the in-flight requests come first.
+        # Extend the timeout, because the responses to in-flight requests come first.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
-        # From the response: the broker counts from when it reads the request, after the earlier
-        # ones.
+        # Count from the response: the broker counts from the time at which it reads the request,
+        # after the earlier requests.
         self._not_before = self._loop.time() + _LEAST_INTERVAL
         log.debug(
             "%s: re-authenticated by %s in %.0f ms, for %.0f s",
@@ -348,7 +349,8 @@ class SessionKeeper:
             self._connection.close(error)
 
     async def _is_open_at(self, time: float) -> bool:
-        """Wait until `time` (loop time); return whether the connection is still open then."""
+        """Wait until `time` (loop time), or until the connection closes; return whether the
+        connection is open."""
         delay = time - self._loop.time()
         if delay > 0 and self._connection.is_open:
             await asyncio.wait((self._connection.closed,), timeout=delay)

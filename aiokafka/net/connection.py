@@ -28,7 +28,7 @@ from aiokafka.protocol.versions import BrokerVersions
 __all__ = ["BrokerConnection", "Chunk", "DeadlineTimer", "SendGate"]
 
 
-# -- Reasons not to send: a full write buffer, a throttle, a re-authentication
+# -- The gate, which a full write buffer, a throttle or a re-authentication closes
 
 
 # Limit of a throttle in seconds; the field of the responses allows up to 24 days.
@@ -36,8 +36,8 @@ _LONGEST_THROTTLE = 60.0
 
 
 class SendGate:
-    """Owns the reasons why a connection may not send now, and the futures of the requests that wait
-    until it may."""
+    """Owns the reasons why a connection may not send requests now, and the futures of the requests
+    that wait at the gate."""
 
     __slots__ = (
         "_is_paused",
@@ -53,7 +53,7 @@ class SendGate:
         self._is_paused = False
         self._paused_at = 0.0
         self.is_held = False
-        """Whether the connection re-authenticates. Brokers serve no other requests meanwhile."""
+        """Whether the connection re-authenticates; brokers serve no other requests meanwhile."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
@@ -72,27 +72,27 @@ class SendGate:
 
     @property
     def paused_since(self) -> float:
-        """Loop time since when the write buffer has been full without a throttle; infinity if the
-        buffer is not full."""
+        """The loop time since which the write buffer has been full without a throttle; infinity if
+        the buffer is not full."""
         return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
 
     def pause(self) -> float:
-        """Close the gate: the write buffer is full. Returns `paused_since`."""
+        """Close the gate, because the write buffer is full; return `paused_since`."""
         self._is_paused = True
         self._paused_at = self._loop.time()
         return self.paused_since
 
     def resume(self) -> None:
-        """Open the gate: the write buffer takes bytes again."""
+        """Open the gate, because the write buffer accepts bytes again."""
         self._is_paused = False
         self._wake()
 
     def hold(self) -> None:
-        """Close the gate: a re-authentication starts."""
+        """Close the gate, because a re-authentication starts."""
         self.is_held = True
 
     def release(self) -> None:
-        """Open the gate: the re-authentication has succeeded or failed."""
+        """Open the gate, because the re-authentication has succeeded or failed."""
         self.is_held = False
         self._wake()
 
@@ -103,19 +103,20 @@ class SendGate:
                 waiter.set_result(None)
 
     def throttle(self, seconds: float) -> float:
-        """Close the gate for the throttle time of a response, up to a limit; return the seconds."""
+        """Close the gate for the throttle time of a response, at most `_LONGEST_THROTTLE`; return
+        the seconds."""
         granted = min(seconds, _LONGEST_THROTTLE)
         self.throttled_until = max(self.throttled_until, self._loop.time() + granted)
         return granted
 
     async def wait(self, limit: float) -> None:
-        """Return when a request may be sent.
+        """Wait until a request may be sent.
 
-        Raises RequestTimedOutError after `limit` seconds. The time of throttles does not count,
-        including throttles that start during the wait, by responses to in-flight requests.
+        Raises RequestTimedOutError after `limit` seconds. The time of throttles does not count;
+        responses to in-flight requests may start a throttle during the wait.
         """
         now = self._loop.time()
-        # A loop, because one reason may begin when another one ends.
+        # The loop is needed because a reason may begin when another reason ends.
         while not self.is_open:
             is_shut = self._is_paused or self.is_held
             throttled = max(0.0, self.throttled_until - now)
@@ -130,29 +131,29 @@ class SendGate:
         return "the connection re-authenticates" if self.is_held else "its write buffer is full"
 
     def close(self) -> None:
-        """Wake the waiting requests; they find the connection closed."""
+        """Open the gate for good: waiting requests wake, and find the connection closed."""
         self.throttled_until = 0.0
         self._is_paused = False
         self.release()
 
     async def _wait_once(self, limit: float) -> None:
-        """Wait until a reason ends, at most `limit` seconds."""
+        """Wait until a reason to wait ends, at most `limit` seconds."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters[waiter] = None
         try:
             await asyncio.wait((waiter,), timeout=limit)
         finally:
-            # Waits usually end by timeout, and would leave their futures behind.
+            # Remove the future after a timeout (the usual end of a throttle) or a cancellation.
             self._waiters.pop(waiter, None)
             waiter.cancel()
 
 
 class DeadlineTimer:
-    """One timer for the earliest of many deadlines. Arming it for a later deadline costs one
+    """One timer for the earliest of many deadlines. Arming the timer for a later deadline costs one
     comparison.
 
-    `on_due` runs in the context variables of the constructor's caller. Otherwise the context of one
-    request would be used for the timeouts of others.
+    `on_due` runs in the context variables of the constructor's caller, not in those of the request
+    that armed the timer, because it also handles the timeouts of other requests.
     """
 
     __slots__ = ("_context", "_handle", "_loop", "_on_due", "at")
@@ -163,7 +164,7 @@ class DeadlineTimer:
         self._context = copy_context()
         self._handle: asyncio.TimerHandle | None = None
         self.at = math.inf
-        """Loop time of the next call of `on_due`; infinity when none is due."""
+        """The loop time of the next call of `on_due`; infinity without an armed deadline."""
 
     def arm(self, deadline: float) -> None:
         """Call `on_due` at `deadline`, or at the armed deadline if that is earlier."""
@@ -175,7 +176,7 @@ class DeadlineTimer:
         self._handle = self._loop.call_at(deadline, self._fire, context=self._context)
 
     def cancel(self) -> None:
-        """Cancel the call of `on_due`."""
+        """Disarm the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -192,14 +193,14 @@ log = logging.getLogger("aiokafka.conn")
 Chunk = bytes | bytearray | memoryview
 R = TypeVar("R", bound=Response)
 
-# Smaller chunks are joined: copying them costs less than another system call (or TLS record).
-# Larger ones are written one by one, without writelines(): before CPython 3.12 it joins all chunks,
-# and in 3.12 and 3.13 it never calls pause_writing(), so there would be no back-pressure.
+# Smaller chunks are joined: copying costs less than another system call (or TLS record). Larger
+# chunks are written one by one, without writelines(): before CPython 3.12 writelines() joins all
+# chunks, and in 3.12 and 3.13 it never calls pause_writing(), so there would be no back-pressure.
 _JOIN_BELOW = 65536
 
 _API_VERSIONS = 18
 
-# Limit of a response during the handshake, while the peer may be no Kafka broker.
+# Limit of a response during the handshake, when the peer may not be a Kafka broker.
 _MAX_HANDSHAKE_BYTES = 1024 * 1024
 
 
@@ -207,10 +208,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     """Sends requests and receives responses, in the order of the requests.
 
     Owns: its `Exchange` (correlation ids, deadlines), its transport and its `SendGate`. Every
-    future that it returns gets the response, RequestTimedOutError at its deadline, or
-    KafkaConnectionError when the connection ends. A request that times out closes the connection,
-    because its response may still come. A *cancelled* request only drops its response; other
-    requests are not affected.
+    returned future gets the response, RequestTimedOutError at its deadline, or KafkaConnectionError
+    when the connection ends. A request that times out closes the connection, because its response
+    may still come. If a future is *cancelled*, the response is dropped, and other requests are not
+    affected.
     """
 
     def __init__(
@@ -227,13 +228,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Args:
             peer: The broker's name in messages; a `Subject` adds its fields to log lines.
-            uses_tls: Explains an early close in errors, as does `uses_sasl`.
+            uses_tls: Used, as `uses_sasl` is, for the likely reason in the error of an early close.
         """
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
         self.versions: BrokerVersions | None = None
         self.session_lifetime = 0.0
-        """Seconds from an authentication until the broker requires another (KIP-368); 0 = never."""
+        """Seconds from an authentication until the broker requires re-authentication (KIP-368); 0
+        for no limit."""
         self.session_end = math.inf
         """Loop time at which the broker ends the session unless the client re-authenticates."""
         self.user = ""
@@ -252,15 +254,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._goodbye: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Done when the transport is gone."""
+        """Done when the transport has ended."""
         self.address: tuple[str, int] | None = None
-        """Host and port that it leads to, by the metadata at the time of the connect."""
+        """The host and port of the node in the metadata at the time of the connect."""
         self.address_checked_at = -1
         """Epoch of the newest metadata snapshot that has this address for the node."""
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.traffic = NodeTraffic()
-        """Counts bytes and requests; shared by all connections to a broker once the pool has it."""
+        """Counts bytes and requests. The pool replaces it by an object that all connections to a
+        broker share (`join`)."""
         self._sent_at: deque[float] = deque()
         self._heard_at = 0.0
         self.is_retired = False
@@ -276,16 +279,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """The number of in-flight requests, including cancelled ones."""
+        """The number of in-flight requests, including requests whose future was cancelled."""
         return len(self._exchange)
 
     def awaited(self, *but: type[Request[Any]]) -> list[asyncio.Future[Any]]:
-        """Return the futures of the in-flight requests, except cancelled ones and the classes in
-        `but`."""
+        """Return the futures of the in-flight requests, except cancelled futures and requests of
+        the classes in `but`."""
         return [future for future in self._exchange.tokens(*but) if not future.done()]
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:
-        """Return whether a request of one of these classes is in flight (maybe cancelled)."""
+        """Return whether a request of one of these classes is in flight, cancelled or not."""
         return self._exchange.awaits(*requests)
 
     @property
@@ -295,9 +298,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def waiting_since(self) -> float:
-        """Loop time since when the broker could have sent the next response: the latest of the send
-        time of the oldest in-flight request, the last response, and the end of a throttle. Infinity
-        without an in-flight request."""
+        """The loop time since which the next response is due: the latest of the send time of the
+        oldest in-flight request, the last response, and the end of a throttle. Infinity without an
+        in-flight request."""
         if not self._exchange:
             return math.inf
         return max(self._sent_at[0], self._heard_at, self.gate.throttled_until)
@@ -305,9 +308,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def retire(self) -> None:
         """Close the connection as soon as no caller waits for a response on it.
 
-        It still takes requests: a producer keeps using it, for the order of its batches. A
-        connection that has carried requests with acks=0 stays open, because the broker may not have
-        read all of them yet.
+        A retired connection still accepts requests: a producer keeps using it, for the order of its
+        batches. A connection that has sent requests with acks=0 stays open, because the broker may
+        not have read all of these requests yet.
         """
         self.is_retired = True
         self._close_if_left()
@@ -319,9 +322,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(KafkaConnectionError(f"{self.peer}: closed because it was too slow"))
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
-        """Return the version in which to send `request`.
+        """Return the newest version of `request`, up to `max_version`, that the client and the
+        broker support.
 
-        Raises UnsupportedVersionError when there is none in common.
+        Raises UnsupportedVersionError without a common version, KafkaConnectionError before the end
+        of the handshake.
         """
         if self.versions is None:
             raise KafkaConnectionError(f"{self.peer}: the handshake has not finished")
@@ -334,15 +339,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout: float | None = None,
         on_response: Callable[[R], None] | None = None,
     ) -> asyncio.Future[R]:
-        """Write `request`; the future gets the response, or None at once if there will be none.
+        """Write `request`; return a future of the response, which is None at once for acks=0.
 
-        Accepts the request even while the write buffer is full or the broker throttles (the bytes
-        then wait in the write buffer). `timeout` is in seconds, by default `request_timeout`.
-        `on_response` is called with the response when it is read, before the tasks that wait for
-        the future run, unless the future was cancelled; the future gets an exception that
-        `on_response` raises. Raises KafkaConnectionError when closed, NodeNotReadyError while the
-        connection re-authenticates, UnsupportedVersionError, and ValueError when the request cannot
-        be encoded in this version; then nothing is sent.
+        The request is accepted even while the write buffer is full or the broker throttles (its
+        bytes then wait in the write buffer). `timeout` is in seconds, by default `request_timeout`.
+        Unless the future was cancelled, `on_response` is called with the response when it is read,
+        before the tasks that wait for the future run; an Exception of `on_response` is set on the
+        future. Raises KafkaConnectionError on a closed connection, NodeNotReadyError while the
+        connection re-authenticates, UnsupportedVersionError, and ValueError for a request that
+        cannot be encoded in this version. A call that raises has sent nothing.
         """
         if self.gate.is_held:
             raise NodeNotReadyError(f"{self.peer}: the connection re-authenticates")
@@ -355,8 +360,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send_through(
         self, request: Request[R], version: int | None = None, timeout: float | None = None
     ) -> asyncio.Future[R]:
-        """Do the same as `send_nowait` for a request of an authentication: even at a held gate, and
-        without counting as use of the connection."""
+        """Send a request of an authentication as `send_nowait` does, but also while the connection
+        re-authenticates, and without updating `last_used`."""
         return self._send(request, version, timeout, self._loop.time())
 
     def _send(
@@ -369,13 +374,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if version is None:
             version = self.pick(type(request))
         deadline = now + (self._request_timeout if timeout is None else timeout)
-        # The broker reads nothing until the end of the throttle.
+        # Extend the deadline: the broker reads nothing until the end of the throttle.
         if self.gate.throttled_until > now:
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
         is_answered = request.expects_response
-        # After the encoding, which may raise: then nothing was sent.
+        # Count the request only after encoding, which may raise before anything is sent.
         self._count(chunks, now if is_answered else None)
         if len(chunks) == 1:
             transport.write(chunks[0])
@@ -396,21 +401,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout: float | None = None,
         on_response: Callable[[R], None] | None = None,
     ) -> R:
-        """Send `request` as soon as the connection may send, and return its response (None with
-        acks=0).
+        """Wait until the gate is open, send `request`, and return its response (None with acks=0).
 
         Cancelling the call drops the response and leaves the connection open. Raises as
-        `send_nowait`, and RequestTimedOutError after `timeout` seconds; the time of throttles does
-        not count.
+        `send_nowait`, and RequestTimedOutError `timeout` seconds after the call or after sending;
+        the time of throttles does not count.
         """
         if not self.gate.is_open:
             await self.gate.wait(self._request_timeout if timeout is None else timeout)
         return await self.send_nowait(request, version, timeout, on_response)
 
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
-        """Write a length-prefixed token outside Kafka's protocol (SaslHandshake v0).
-
-        The future gets the broker's token.
+        """Write a length-prefixed SASL token without a Kafka request (SaslHandshake v0); return a
+        future of the broker's token. Raises KafkaConnectionError on a closed connection.
         """
         if not self.is_open or self._transport is None:
             raise self.closed_error()
@@ -423,23 +426,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def _count(self, chunks: Sequence[Chunk], sent_at: float | None) -> None:
-        """Count a request; `sent_at` (loop time) is None with acks=0."""
+        """Update the traffic counts for a request; `sent_at` (loop time) is None with acks=0."""
         self.traffic.requests += 1
         self.traffic.bytes_out += sum(map(len, chunks))
         if sent_at is not None:
             self._sent_at.append(sent_at)
 
     def join(self, traffic: NodeTraffic) -> None:
-        """Add the counts so far to `traffic`, and count there from now on."""
+        """Add the previous counts to `traffic`, and use `traffic` for all later counts."""
         traffic.absorb(self.traffic)
         self.traffic = traffic
 
     def admit(self) -> None:
-        """Raise the limit of responses to the configured length: the handshake is done."""
+        """Raise the limit of a response to the configured length, after the handshake."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
-        """Start a session of `lifetime` seconds (0 = unlimited): the credentials were accepted."""
+        """Record an authenticated session of `lifetime` seconds, 0 for no limit (KIP-368)."""
         self.session_lifetime = lifetime
         self.session_end = self._loop.time() + lifetime if lifetime else math.inf
 
@@ -449,7 +452,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._exchange.last_deadline or 0.0
 
     async def drain(self, deadline: float) -> None:
-        """Return when all currently in-flight requests have ended, or at `deadline` (loop time)."""
+        """Wait until the requests that are in flight now have ended, at most until `deadline` (loop
+        time)."""
         if waits := self.awaited():
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
@@ -469,11 +473,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         self._transport.close()
         if self._goodbye is None and not self.closed.done():
-            # A peer that does not read takes neither the remaining bytes nor the TLS close alert.
+            # A peer that does not read would keep the transport open: the remaining bytes and the
+            # TLS close alert could not be sent.
             self._goodbye = self._loop.call_later(self._request_timeout, self._transport.abort)
 
     def abort(self, error: KafkaError | None = None) -> None:
-        """Do the same as `close()`, and discard the write buffer."""
+        """Close the connection as `close()` does, but discard the write buffer."""
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
         # abort() of an ended asyncio transport raises.
         if self._transport is not None and not self.closed.done():
@@ -481,24 +486,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def remote(self) -> tuple[str, int] | None:
-        """IP address and port of the peer, None when not connected."""
+        """The IP address and port of the peer; None without a connection."""
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return None if name is None else (str(name[0]), int(name[1]))
 
     # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the connection on the transport. asyncio calls this and the methods below."""
+        """Begin to use `transport`. asyncio calls this method and the methods below."""
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes."""
+        """Return the buffer into which asyncio reads the next bytes."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Resolve the requests whose responses are complete."""
-        # Bytes that arrive after close(): their requests have already failed.
+        """Resolve the futures of requests whose responses are complete."""
+        # Ignore bytes that arrive after close(): the requests have already failed.
         if not self.is_open:
             return
         self.traffic.bytes_in += nbytes
@@ -515,21 +520,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
             log.exception("%s: unexpected error while reading", self.peer, extra=about(self.peer))
             self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
         except BaseException as error:
-            # SystemExit, for example. The program may go on, but the bytes that were read are lost.
+            # For example SystemExit in an `on_response`. If the program continues, the responses
+            # that were read but not processed are lost, so abort the connection.
             self.abort(self._interrupted(error))
             raise
 
     def pause_writing(self) -> None:
-        """Close the gate: the write buffer is full. A timeout then closes the connection, because
-        requests with acks=0 have no deadline of their own."""
+        """Close the gate, because the write buffer is full. If it stays full for
+        `request_timeout`, the connection is aborted: requests with acks=0 have no deadline."""
         self._timer.arm(self.gate.pause() + self._request_timeout)
 
     def resume_writing(self) -> None:
-        """Open the gate: the write buffer takes bytes again."""
+        """Open the gate, because the write buffer accepts bytes again."""
         self.gate.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail all in-flight requests: the transport has ended."""
+        """Fail all in-flight requests, because the transport has ended."""
         self._end(self._lost_error(exc))
         if self._transport is not None:
             # Python 3.10 warns about TLS transports that were not closed explicitly.
@@ -545,10 +551,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _on_frame(self, frame: bytes | bytearray) -> None:
         if self._exchange.has_silent and self._exchange.maybe_skip(frame):
             return
-        # Removes the request from the queue even if its caller was cancelled: the next response
+        # This removes the oldest request even if its future was cancelled: the next response
         # belongs to the next request.
         received = self._exchange.receive(frame)
-        # Responses come in the order of the requests, and so do the send times.
+        # Responses come in the order of the requests, so the oldest send time is that of this
+        # request.
         self._heard_at = self._loop.time()
         latency = self._heard_at - self._sent_at.popleft()
         self.traffic.responses += 1
@@ -562,7 +569,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._resolve(future, response)
         except BaseException as error:
-            # The request is no longer in the queue, so closing the connection does not fail it.
+            # The request is no longer in `_exchange`, so closing the connection would not fail its
+            # future.
             _fail(future, self._interrupted(error))
             raise
 
@@ -572,7 +580,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if throttle > 0:
             self.traffic.throttle_ms += throttle
             self._on_throttle(throttle, response)
-        # Also for cancelled requests, whose hooks would accumulate otherwise.
+        # Remove the hook even if the future was cancelled, or hooks would accumulate.
         hook = self._hooks.pop(future, None) if self._hooks else None
         if future.done():
             return
@@ -644,14 +652,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.error is not None:
             return
         # When either side ends the connection:
-        # 1. The first error counts. A timeout aborts the transport, which then calls
-        #    connection_lost(); these later calls of _end() return above.
+        # 1. The first error is kept. For example, a timeout aborts the transport, which then calls
+        #    connection_lost(): this second call of _end() returns above.
         # 2. New requests are refused at once: the stream may have been cut in the middle of a
         #    request.
-        # 3. All in-flight requests fail. The broker may have acted on them; their callers decide
-        #    what to do.
-        # 4. The requests that wait at the gate are woken last. They find the connection closed (2)
-        #    and are refused.
+        # 3. All in-flight requests fail. The broker may have processed them; the callers decide
+        #    whether to retry.
+        # 4. The requests that wait at the gate are woken last. They find the connection closed
+        #    (step 2) and are refused.
         # 5. The transport ends later. `closed` notifies the pool and the SessionKeeper.
         self.error = error
         self.is_open = False
@@ -673,7 +681,7 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
 
 
 def _write(transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
-    """Write a request: small chunks joined, large ones as they are."""
+    """Write the chunks of a request; adjacent chunks below `_JOIN_BELOW` bytes are joined."""
     small: list[Chunk] = []
     for chunk in chunks:
         if len(chunk) < _JOIN_BELOW:

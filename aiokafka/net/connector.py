@@ -48,7 +48,7 @@ __all__ = [
 # -- Addresses
 
 
-# Longest host name in characters; resolvers refuse longer ones.
+# Longest host name in characters; resolvers refuse longer names.
 _LONGEST_NAME = 255
 
 
@@ -60,7 +60,7 @@ def format_address(host: str, port: int) -> str:
 def is_address(host: str, port: int) -> bool:
     """Return whether an address in a response is valid.
 
-    Metadata may list a broker that is shutting down with an empty address.
+    In metadata, a broker that is shutting down may have an empty address.
     """
     return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
 
@@ -80,7 +80,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 def _text_of(place: tuple[Any, ...]) -> str:
-    """Return the IP address in a socket address, with the zone of a link-local one."""
+    """Return the IP address in a socket address; a link-local IPv6 address with its zone."""
     zone = place[3] if len(place) == 4 else 0
     return f"{place[0]}%{zone}" if zone and "%" not in str(place[0]) else str(place[0])
 
@@ -90,7 +90,7 @@ async def canonical(
 ) -> tuple[tuple[str, int], ...]:
     """Return the distinct canonical names of all addresses of all servers (KIP-235).
 
-    A name that cannot be resolved before `deadline` (loop time) stays as it is.
+    A name that cannot be resolved before `deadline` (loop time) is returned unchanged.
     """
 
     async def names_of(host: str, port: int) -> list[tuple[str, int]]:
@@ -100,7 +100,7 @@ async def canonical(
         except (asyncio.TimeoutError, OSError, UnicodeError):
             return [(host, port)]
 
-    # Concurrently, because one slow name may use up the time for all.
+    # Resolve the names concurrently, because one slow name could use up the time.
     found = await together(names_of(*server) for server in servers)
     return tuple(dict.fromkeys(place for places in found for place in places))
 
@@ -112,7 +112,7 @@ async def _name_of(address: str, port: int) -> str:
 
 
 def _is_ip_address(host: str) -> bool:
-    """Return whether `host` needs no resolver (which costs a thread)."""
+    """Return whether `host` is an IP address, which needs no resolver (a thread)."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
@@ -127,7 +127,8 @@ def _is_ip_address(host: str) -> bool:
 
 CLIENT_NAME = "aiokafka"
 
-# The newest version, the version that the broker asks for, and after an upgrade the newest again.
+# Limit of the ApiVersions requests on one connection: in the newest version, in the version that
+# the broker supports, and after an upgrade of the broker in the newest version again.
 _MAX_QUESTIONS = 4
 
 # ApiVersions responses have finalized features since this version.
@@ -135,12 +136,12 @@ _FIRST_WITH_FEATURES = 3
 
 
 class Greeting:
-    """Results of the ApiVersions exchange with one address, for the next connection to it."""
+    """What is known about ApiVersions at one address, for the next connection to the address."""
 
     def __init__(self) -> None:
         self.newest = self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
-        """`api_versions_version` is the version that the broker supports. `newest` limits it, for
-        gateways that support less than the broker behind them."""
+        """`api_versions_version` is the version of ApiVersions to send. `newest` limits this
+        version, for gateways that support fewer versions than the broker behind them."""
         self.is_untested = True
         """Whether this address has never responded to ApiVersions."""
         self.is_kafka_0_9 = False
@@ -150,7 +151,8 @@ class Greeting:
 def ask_versions(
     connection: BrokerConnection, greeting: Greeting, timeout: float
 ) -> asyncio.Future[ApiVersionsResponse]:
-    """Send ApiVersions, with the client's name and version (KIP-511)."""
+    """Send ApiVersions with the client's name and version (KIP-511); return a future of the
+    response."""
     request = ApiVersionsRequest(
         client_software_name=CLIENT_NAME, client_software_version=software_version()
     )
@@ -164,24 +166,26 @@ async def negotiate(
     asked: int,
     timeout: float,
 ) -> BrokerVersions:
-    """Return the broker's versions from its response to `ask_versions`.
+    """Return the broker's versions from `answer`, the response to `ask_versions`; send the request
+    again in another version if necessary.
 
-    Asks again in an older version if necessary. `asked` is the version of the request, which may
-    differ from the greeting's: other connections share that. A broker that does not support the
-    version responds in version 0, with its range or, before Kafka 2.4, without. Raises
-    RequestTimedOutError without a response, KafkaConnectionError.
+    `asked` is the version of the first request, because another connection may have changed the
+    version in `greeting` meanwhile. A broker that does not support the version responds in version
+    0: since Kafka 2.4 with its supported range, before without. Raises RequestTimedOutError without
+    a response, KafkaConnectionError, UnsupportedVersionError.
     """
     for _ in range(_MAX_QUESTIONS):
         response = await answer
         greeting.is_untested = False
         if response.error_code == NoError.errno:
-            # The broker may have been upgraded since it asked for an older version.
+            # The broker may have been upgraded since it requested an older version.
             best = min(_known_version(response), greeting.newest)
             greeting.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
                 return _versions(response)
-            # The request had a version without features, but the broker has them: without another
-            # request, transaction.version 2 would be unknown.
+            # The version of the request has no finalized features in its response, but the broker
+            # supports a later version. Without another request, the client could not use
+            # transaction.version 2.
             asked, answer = best, ask_versions(connection, greeting, timeout)
             continue
         if response.error_code != UnsupportedVersionError.errno:
@@ -196,7 +200,8 @@ async def negotiate(
 
 def software_version() -> str:
     """Return the version of this client in the form that brokers accept."""
-    # Brokers close the connection for all but [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?
+    # Brokers accept only [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? and otherwise close the
+    # connection.
     return __version__.replace("+", "-")
 
 
@@ -220,10 +225,10 @@ def _versions(response: ApiVersionsResponse) -> BrokerVersions:
 log = logging.getLogger("aiokafka.conn")
 
 # Seconds without a response to ApiVersions until a second connection tests for Kafka 0.9. The first
-# request stays open, so that a slow broker is not mistaken for an old one.
+# request stays in flight, so that a slow broker is not mistaken for an old broker.
 _PATIENCE = 1.0
-# A broker is taken for Kafka 0.9 only if ApiVersions takes so many times longer than another
-# request.
+# A broker counts as Kafka 0.9 only if the second request of `_probe` gets no response within this
+# multiple of the time of the first request.
 _TIMES_SLOWER = 10
 
 # Servers other than Kafka (Azure Event Hubs) may close the connection for an ApiVersions version
@@ -232,7 +237,8 @@ _WIDELY_KNOWN = 3
 
 
 class Connector:
-    """Opens connections to one address. Owns its greeting, and which IP address to try first."""
+    """Opens connections to one address. Owns the Greeting of the address, and which IP address to
+    try first."""
 
     def __init__(
         self,
@@ -243,7 +249,7 @@ class Connector:
         node_id: int | None = None,
         sources: CredentialSources | None = None,
     ) -> None:
-        """Set the address; `label` and `node_id` name the broker in messages."""
+        """`label` and `node_id` name the broker in messages."""
         self.host = host
         self.port = port
         self._config = config
@@ -255,11 +261,11 @@ class Connector:
 
     @property
     def is_reached(self) -> bool:
-        """Whether a broker has ever responded at this address."""
+        """Whether a broker at this address has ever responded to ApiVersions."""
         return not self._greeting.is_untested
 
     def rename(self, label: str, node_id: int | None = None) -> Subject:
-        """Change the label of the broker; return its name in messages."""
+        """Change the label of the broker; return the broker's new name in messages."""
         address = format_address(self.host, self.port)
         text = f"{address} ({label})" if label else address
         self.peer = Subject(text, client_id=self._config.client_id, node_id=node_id)
@@ -268,14 +274,14 @@ class Connector:
     async def open(self, deadline: float, *, may_be_0_9: bool = True) -> BrokerConnection:
         """Connect, negotiate versions and authenticate; try every resolved address (KIP-302).
 
-        `deadline` (loop time) is for all of it; each address gets its share of the remaining time.
-        `may_be_0_9`: test a broker that does not respond to ApiVersions for Kafka 0.9. Raises
-        KafkaConnectionError with the likely cause, AuthenticationFailedError,
+        `deadline` (loop time) limits the call; each address gets a share of the remaining time.
+        With `may_be_0_9`, a broker that does not respond to ApiVersions is tested for Kafka 0.9.
+        Raises KafkaConnectionError with the likely reason, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
         if self._assumed is not None and not (may_be_0_9 and self._assumed.is_proven):
-            # The broker did not respond in the versions of Kafka 0.9, or the cluster has a newer
-            # broker: it was slow, or was upgraded.
+            # The assumed Kafka 0.9 has responded to no request, or the cluster has a newer broker.
+            # So the broker was only slow, or was upgraded.
             self._greeting, self._assumed = Greeting(), None
         addresses = await self._resolve(deadline)
         first = self._first_address % len(addresses)
@@ -289,7 +295,7 @@ class Connector:
             except KafkaConnectionError as error:
                 failures.append(error)
                 continue
-            # The next connection starts with the address that worked.
+            # The next call of `open` tries the address first that has worked.
             self._first_address = (first + index) % len(addresses)
             return connection
         if len(failures) == 1:
@@ -327,7 +333,8 @@ class Connector:
             return await self._greet_in_time(connection, address, deadline, may_be_0_9)
         finally:
             if greeting.is_untested:
-                greeting.newest = greeting.api_versions_version = asked  # not the cause
+                # The older version has not helped, so the version was not the reason.
+                greeting.newest = greeting.api_versions_version = asked
 
     async def _greet_in_time(
         self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
@@ -351,7 +358,7 @@ class Connector:
             raise
 
     async def _connect(self, address: str, deadline: float) -> BrokerConnection:
-        """Connect by TCP and TLS."""
+        """Return a new connection after the TCP connect and the TLS handshake."""
         security = self._config.security
         loop = asyncio.get_running_loop()
         peer = self.peer
@@ -383,14 +390,15 @@ class Connector:
         return connection
 
     async def _tls_settings(self, peer: str, deadline: float) -> ssl.SSLContext:
-        """Return the TLS context; a function makes one for each connection."""
+        """Return the configured TLS context, or the result of the configured function, which is
+        called for each connection."""
         source = self._config.security.ssl_context
         if not callable(source):
             return cast("ssl.SSLContext", source)
         try:
             return await self._sources.tls.call(lambda: _made_settings(source, deadline))
         except KafkaConnectionError as error:
-            # Names this broker: the source may have failed for another one.
+            # Name this broker in the error: the function may have been called for another broker.
             raise KafkaConnectionError(f"{peer}: {error.args[0]}") from error.__cause__
 
     def _new_connection(self, peer: str) -> BrokerConnection:
@@ -428,12 +436,13 @@ class Connector:
             if not is_kept:
                 _discard(answer)
         if self._config.security.uses_sasl:
-            from aiokafka.net.authentication import authenticate  # not all have SASL
+            from aiokafka.net.authentication import authenticate  # only loaded with SASL
 
             left = deadline - asyncio.get_running_loop().time()
             security = self._config.security
             await authenticate(connection, security, self.host, left, self._sources.sasl)
-        # Only now, so that an unknown peer cannot make the client allocate much memory.
+        # Raise the response limit only after authentication, so that an unknown peer cannot make
+        # the client allocate much memory.
         connection.admit()
         return connection
 
@@ -442,11 +451,12 @@ class Connector:
     ) -> BrokerConnection | None:
         """Return a new connection if the broker is Kafka 0.9, else None.
 
-        1. A second connection carries ListOffsets v0, which Kafka 0.9 supports, and behind it
-           SaslHandshake, which only newer brokers support.
-        2. A broker that responds to the first but not to the second, in ten times the time of the
-           first, is Kafka 0.9. On a slow or lossy network the first would be late as well.
-        3. Kafka 4 closes the connection instead, because it has dropped ListOffsets v0 (KIP-896).
+        1. On a second connection the client sends ListOffsets v0, which Kafka 0.9 supports, and
+           then SaslHandshake, which only newer brokers support.
+        2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake within ten
+           times the time of ListOffsets. On a slow network, the response to ListOffsets would be
+           late as well.
+        3. Kafka 4, which no longer supports ListOffsets v0 (KIP-896), closes the connection.
         """
         from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
         from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
@@ -459,8 +469,8 @@ class Connector:
         left = deadline - asked_at
         nothing = ListOffsetsRequest(replica_id=-1, topics=[])
         control = connection.send_nowait(nothing, version=0, timeout=left)
-        # Not ApiVersions again: a broker may be slow with that alone. Newer brokers respond to
-        # SaslHandshake with an error.
+        # SaslHandshake, and not ApiVersions again, with which alone a broker may be slow. Newer
+        # brokers respond to SaslHandshake with an error.
         unasked = SaslHandshakeRequest(mechanism="")
         newer = connection.send_nowait(unasked, version=0, timeout=left)
         try:
@@ -488,8 +498,8 @@ class Connector:
     def _keep_asking(
         self, asked: BrokerConnection, answer: asyncio.Future[Any], assumed: BrokerConnection
     ) -> None:
-        """Close a connection to an assumed Kafka 0.9 if the response to ApiVersions arrives later.
-        That request stays open until its deadline, or until the assumed connection ends."""
+        """Abort `assumed`, the connection to an assumed Kafka 0.9, if the broker still responds to
+        ApiVersions. That request stays in flight until its deadline, or until `assumed` ends."""
 
         def judge(_: asyncio.Future[Any]) -> None:
             asked.abort()
@@ -507,8 +517,8 @@ class Connector:
     async def _connect_beside(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return a second connection; None if the connect fails or ApiVersions is answered
-        first."""
+        """Return a second connection; None if the connect fails, or if the response to ApiVersions
+        arrives first."""
         made: list[BrokerConnection] = []
 
         async def connect() -> BrokerConnection:
@@ -521,7 +531,7 @@ class Connector:
         except KafkaConnectionError:
             return None
         except asyncio.CancelledError:
-            # The connect may have succeeded in the same loop iteration.
+            # The connect may have succeeded in the loop iteration of the cancellation.
             for connection in made:
                 connection.abort()
             raise
@@ -534,20 +544,21 @@ class Connector:
 
 
 def _is_cut_off(connection: BrokerConnection) -> bool:
-    """Return whether the peer closed the connection before it sent a byte, and without a TLS
-    error."""
+    """Return whether the peer closed the connection without a TLS error before it had sent a
+    byte."""
     cause = None if connection.error is None else connection.error.__cause__
     return not connection.traffic.bytes_in and (cause is None or isinstance(cause, ConnectionError))
 
 
 def _discard(future: asyncio.Future[Any]) -> None:
-    """Ignore the outcome of `future`."""
+    """Cancel `future`; if it is done, mark its exception as retrieved."""
     if not future.cancel() and not future.cancelled():
         future.exception()
 
 
 async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
-    """Return the context that the function makes. Raises KafkaConnectionError."""
+    """Return the TLS context that the application's function `source` returns. Raises
+    KafkaConnectionError if the function fails or returns something else."""
     try:
         context: object = source()
         if inspect.isawaitable(context):
@@ -575,6 +586,6 @@ async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.S
             "not an ssl.SSLContext"
         )
     if is_for_servers(context):
-        # asyncio would raise, and leave the socket open until garbage collection.
+        # asyncio would raise for this context, and leave the socket open until garbage collection.
         raise KafkaConnectionError(f"the function given as ssl_context gave one {MADE_FOR_SERVERS}")
     return cast("ssl.SSLContext", context)

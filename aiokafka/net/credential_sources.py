@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 class CredentialSource:
-    """A token provider or a function of the application, with a backoff. Owns its last failure."""
+    """Calls the application's token provider or functions, with a backoff after failures. Owns the
+    last failure."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._delays = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
@@ -27,10 +28,10 @@ class CredentialSource:
         self._turn = asyncio.Lock()
 
     async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `ask`; raises what it raises.
+        """Return the result of `ask`, or raise the exception of `ask`.
 
-        After a failure, one caller asks again after the backoff. The others wait, and fail with the
-        same error.
+        After a failure, one caller calls its `ask` after the backoff, while other callers wait. If
+        this call fails, the other callers raise the same error.
         """
         failures = self._delays.failures
         if not failures:
@@ -60,8 +61,8 @@ class CredentialSource:
 class CredentialSources:
     """The credential sources of one client, shared by its connections.
 
-    Each connection has its own backoff. Without a shared one, the connections together would call a
-    failing source many times a second.
+    The backoff of a source is shared: with only the backoff of each connection, many connections
+    together would call a failing source many times a second.
     """
 
     def __init__(self, config: ClientConfig) -> None:

@@ -22,8 +22,9 @@ __all__ = [
 ]
 
 REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
-"""Rejected credentials. Fatal at the start of a client. A running client, whose credentials were
-accepted before, may retry: operators change credentials on one broker after the other."""
+"""Errors for rejected credentials, which are fatal at the start of a client. A running client,
+whose credentials were accepted before, may retry: operators rotate credentials on one broker after
+another."""
 
 # TLS alerts of the peer, by the endings of their OpenSSL names.
 _WANTS_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
@@ -49,12 +50,14 @@ _REMEDIES = {
 
 
 _MAX_SHOWN = 500
-# A shorter secret may be part of the text by chance, and masking would reveal it.
+# Shorter secrets are not masked: a short secret may be part of the text by chance, and the mask
+# would reveal it.
 _LEAST_HIDDEN = 12
 
 
 def said(words: str, secret: str = "") -> str:
-    """Return the text of a peer for a message: on one line, limited, and without `secret`."""
+    """Return `words`, a text of the peer, for a message: on one line, of limited length, and
+    without `secret`."""
     if len(secret) >= _LEAST_HIDDEN:
         words = words.replace(secret, "***")
     words = words[:_MAX_SHOWN]
@@ -65,8 +68,8 @@ def said(words: str, secret: str = "") -> str:
 def handshake_failure(code: int, peer: str, request: str, why: str = "") -> KafkaConnectionError:
     """Return the error for an unexpected error code in the handshake.
 
-    It is not the error of the code itself, which the caller would take for the error of its own
-    request.
+    The error of `code` is only its cause: a caller could mistake that error for the error of its
+    own request.
     """
     cause = for_code(code)(why) if why else for_code(code)()
     failure = KafkaConnectionError(f"{peer}: refused {request}: {cause}")
@@ -131,9 +134,10 @@ def _alert_meaning(reason: str) -> str:
 
 
 def loss_reason(error: Exception | None) -> tuple[str, bool]:
-    """Return why an open connection ended, and whether the reason is complete.
+    """Return why an open connection ended, and whether this reason needs no further hint.
 
-    With TLS 1.3 a broker rejects the client's certificate after the handshake.
+    The reason may be a TLS alert about the client's certificate: with TLS 1.3 a broker rejects the
+    certificate after the handshake.
     """
     if error is None:
         return "connection closed by the broker", False
@@ -145,9 +149,9 @@ def loss_reason(error: Exception | None) -> tuple[str, bool]:
 
 
 def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> str:
-    """Return the likely causes when a broker closes a connection before its first response.
+    """Return the likely causes if a broker closes a connection during the handshake.
 
-    With `is_greeted` it has responded to ApiVersions, which needs no SASL.
+    With `is_greeted` the broker has responded to ApiVersions, which needs no SASL.
     """
     causes = []
     if not uses_tls and not is_greeted:

@@ -1,5 +1,5 @@
-"""The connections of a client, by node id and purpose: connect once at a time, backoff, idle
-close."""
+"""The connections of a client, by node id and purpose: shared connects, backoff, and the closing of
+idle connections."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# A broker responds in order, so a late response delays all later ones. After so many seconds
-# without a response, or half of the request timeout if that is less, new requests use a new
+# A broker responds in order, so a late response delays all later responses. After this many seconds
+# without a response (or half of the request timeout, if that is shorter), new requests use a new
 # connection.
 _LONGEST_SILENCE = 10.0
 
@@ -45,8 +45,8 @@ class ConnectionGroup(enum.IntEnum):
     """The purpose of a connection to a broker.
 
     A broker responds to the requests of a connection in order, so requests with late responses
-    (JoinGroup, Fetch) must not delay others. OFFSETS carries OffsetCommit and OffsetFetch while a
-    JoinGroup waits on COORDINATION. HEARTBEAT carries heartbeats while COORDINATION gets no
+    (JoinGroup, Fetch) have their own connections. OFFSETS is for OffsetCommit and OffsetFetch while
+    a JoinGroup waits on COORDINATION. HEARTBEAT is for heartbeats while COORDINATION gets no
     responses.
     """
 
@@ -61,8 +61,8 @@ _PURPOSES = tuple(map(int, ConnectionGroup))
 
 
 class Endpoint:
-    """The address of a node, its name in messages, and the source of the address, which the error
-    names if no connect ever succeeds."""
+    """The address of a node, its name in messages (`label`), and the source of the address
+    (`origin`), which the error names if no connect has ever succeeded."""
 
     __slots__ = ("address", "label", "origin")
 
@@ -73,7 +73,8 @@ class Endpoint:
 
 
 class _Node:
-    """One address of one broker, with the connector and the backoff; shared by all purposes."""
+    """The connector and the backoff of one address of a broker, shared by the connections of all
+    purposes."""
 
     __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
 
@@ -85,7 +86,7 @@ class _Node:
         sources: CredentialSources,
     ) -> None:
         self.endpoint = endpoint
-        # Negative ids stand for bootstrap servers and are not shown.
+        # Negative ids stand for bootstrap servers, and do not appear in messages.
         known = node_id if node_id >= 0 else None
         self.connector = Connector(config, *endpoint.address, endpoint.label, known, sources)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
@@ -105,8 +106,8 @@ class _Node:
 
 
 class _Attempt:
-    """One connect in progress, and the futures of the callers that wait for it. Without futures, a
-    connect to a newer address of the node has replaced it."""
+    """One connect in progress, and the futures of the callers that wait for the connection. An
+    empty `waiters` means that a connect to a newer address has taken over the callers."""
 
     __slots__ = ("address", "waiters")
 
@@ -135,8 +136,8 @@ class ConnectionPool:
     """Owns every connection of a client, and the backoff of each broker.
 
     Args:
-        metadata: Knows the current address of each node.
-        tasks: Runs the connects; its owner cancels them before `close()`.
+        metadata: The source of the current address of each node.
+        tasks: Runs the connects. The client cancels these tasks before `close()`.
         traffic: Counts the bytes and requests of the connections.
     """
 
@@ -153,8 +154,8 @@ class ConnectionPool:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._open: dict[tuple[int, int], BrokerConnection] = {}
-        # Connections that we have closed, whose transports may still be open. Weak references: an
-        # open transport keeps its connection alive.
+        # Connections that the client has closed or retired, whose transports may still be open.
+        # Weak references suffice, because an open transport refers to its connection.
         self._leaving: weakref.WeakKeyDictionary[BrokerConnection, None]
         self._leaving = weakref.WeakKeyDictionary()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
@@ -172,12 +173,12 @@ class ConnectionPool:
             )
 
     def find(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection | None:
-        """Return the open connection, None if there is none at the moment."""
+        """Return the open connection to a node, None without one."""
         connection = self._open.get((node_id, purpose))
         return connection if connection is not None and connection.is_open else None
 
     def connections(self) -> list[BrokerConnection]:
-        """Return every open connection."""
+        """Return all open connections of the client."""
         return [connection for connection in list(self._open.values()) if connection.is_open]
 
     def is_connecting(self, node_id: int) -> bool:
@@ -185,7 +186,8 @@ class ConnectionPool:
         return any(key[0] == node_id for key in self._attempts)
 
     def is_held_up(self, node_id: int) -> bool:
-        """Return whether the open connection is throttled, or its broker does not respond."""
+        """Return whether the node has an open connection that cannot be used now: it is throttled,
+        its write buffer is full, it re-authenticates, or the broker does not respond."""
         connection = self.find(node_id)
         return connection is not None and not (connection.is_ready and self._responds(connection))
 
@@ -195,35 +197,37 @@ class ConnectionPool:
         return not (is_late or connection.is_retired)
 
     def throttled_until(self, node_id: int) -> float:
-        """Return the loop time until which the broker throttles this client; it may be over."""
+        """Return the loop time until which the broker throttles this client, which may be in the
+        past; 0 without a throttle."""
         open_now = (self._open.get((node_id, purpose)) for purpose in _PURPOSES)
         return max((c.gate.throttled_until for c in open_now if c is not None), default=0.0)
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """Return the versions of the node as of the last connect; None before the first."""
+        """Return the API versions of the node as of the last connect; None before the first
+        connect."""
         node = self._nodes.get(node_id)
         return None if node is None else node.versions
 
     def retry_delay(self, node_id: int) -> float:
-        """Return the seconds until the node may be connected to again; 0 if now."""
+        """Return the remaining seconds of the node's backoff; 0 if the client may connect now."""
         node = self._nodes.get(node_id)
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
     def is_unreachable(self, node_id: int) -> bool:
-        """Return whether there is no open connection and the last connect failed, or the node is in
-        backoff."""
+        """Return whether the node has no open connection, and the last connect failed or the node
+        is in backoff."""
         node = self._nodes.get(node_id)
         if node is None or self.find(node_id) is not None:
             return False
         return node.backoff.failures > 0 or node.retry_at > self._loop.time()
 
     async def get(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection:
-        """Return the open connection; if there is none, make one attempt to open it.
+        """Return the open connection to a node; without one, make one attempt to connect.
 
-        Concurrent callers share the attempt; cancelling one of them does not end it. It starts
-        after the node's backoff and ends within the connection setup timeout. Raises what
-        `Connector.open` raises, as a separate exception for each caller; IllegalStateError after
-        `close()`.
+        Concurrent callers share the attempt, and cancelling one caller does not end the attempt.
+        The attempt starts after the node's backoff and ends within the connection setup timeout.
+        Raises what `Connector.open` raises, as a new exception for each caller, and
+        IllegalStateError after `close()`.
         """
         connection = self.usable(node_id, purpose)
         return connection if connection is not None else await self.connect(node_id, purpose)
@@ -231,16 +235,17 @@ class ConnectionPool:
     def usable(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> BrokerConnection | None:
-        """Return the open connection to the node's current address, None if there is none.
+        """Return the open connection to a node for new requests, None without one.
 
-        A connection to a former address is closed, unless requests are in flight on it. A
-        connection whose broker does not respond is retired.
+        A connection to a previous address of the node is closed and not returned, unless requests
+        are in flight on it. A DEFAULT connection whose broker does not respond is retired and not
+        returned.
         """
         connection = self._open.get((node_id, purpose))
         if connection is None or not connection.is_open:
             return None
-        # Responses on the other connections may be late: to a JoinGroup, for example, by as much
-        # as a rebalance takes.
+        # On connections for other purposes late responses are normal: for example, the response to
+        # a JoinGroup takes as long as the rebalance.
         if purpose == ConnectionGroup.DEFAULT and not self._responds(connection):
             text = "%s: new requests take another connection, for this one gives no response"
             log.debug(text, connection.peer, extra=about(connection.peer))
@@ -255,31 +260,32 @@ class ConnectionPool:
         if not self._has_moved(node_id, connection):
             connection.address_checked_at = epoch
             return connection
-        # Requests in flight would fail for nothing: the broker still responds at its old address.
+        # Keep a connection with in-flight requests: the broker may still respond at its old
+        # address.
         if connection.in_flight:
             return connection
         self.drop(node_id, purpose, f"node {node_id} has a new address")
         return None
 
     def leave_moved(self) -> None:
-        """Close every connection to a former address of its node, unless requests are in flight,
-        and redirect connects to the current address."""
+        """Close every connection to a previous address of its node, unless requests are in flight
+        on it, and redirect connects in progress to the current address."""
         for node_id, purpose in list(self._open):
             self.usable(node_id, purpose)
         for key, attempt in list(self._attempts.items()):
             self._follow(key, attempt)
 
     def leave_all(self, why: str) -> None:
-        """Close every connection to a broker: the names may resolve to other addresses now.
+        """Close every connection to a broker, because its name may resolve to another address now.
 
-        This may close connections that are to the new addresses already; they are recreated.
+        Connections to the new addresses may be closed as well; the next request connects again.
         """
         for node_id, purpose in list(self._open):
             if node_id >= 0:
                 self.drop(node_id, purpose, why)
 
     def drop(self, node_id: int, purpose: int, why: str) -> None:
-        """Close one connection if it is there."""
+        """Close the connection to a node for one purpose, if it is open."""
         connection = self._open.pop((node_id, purpose), None)
         if connection is not None and connection.is_open:
             log.debug("%s: closing: %s", connection.peer, why, extra=about(connection.peer))
@@ -291,28 +297,30 @@ class ConnectionPool:
         connection.close(error)
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
-        """Use the connection to a bootstrap server for the broker that has this address."""
+        """Assign the connection to a bootstrap server to the broker `node_id` with the same
+        address; close the connection if the broker has another open connection."""
         connection = self._open.pop((bootstrap_id, ConnectionGroup.DEFAULT), None)
         node = self._nodes.pop(bootstrap_id, None)
         if connection is None or node is None:
             return
         key = (node_id, int(ConnectionGroup.DEFAULT))
-        # Another call may have connected to the broker meanwhile, and be using that connection.
+        # Another call may have connected to the broker meanwhile: keep that connection.
         if self.find(node_id) is not None or not connection.is_open:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        # Reconnect to the broker's own address: the bootstrap name may resolve to other brokers.
+        # Later connects use the broker's own address: the bootstrap name may resolve to other
+        # brokers.
         node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint.address
-        # The counts so far remain those of the bootstrap server.
+        # Counts from before the assignment stay with the bootstrap server.
         connection.traffic = self.traffic.of(node_id)
         self._open[key] = connection
         self._nodes[node_id] = node
 
     def abort(self) -> None:
-        """Abort every connection at once, and fail all callers that wait for one."""
+        """Abort every connection at once, and fail all callers that wait for a connect."""
         self._refuse()
         for connection in [*self._open.values(), *self._leaving]:
             connection.abort()
@@ -332,7 +340,8 @@ class ConnectionPool:
         for connection in self._open.values():
             self._dismiss(connection)
         for connection in list(self._leaving):
-            # Closing twice would make TLS wait for the close alert of the peer, even after abort().
+            # Close only open connections: closing twice would make TLS wait for the peer's close
+            # alert, even after abort().
             if connection.is_open:
                 connection.close()
         closing = list(self._leaving)
@@ -341,14 +350,15 @@ class ConnectionPool:
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
         for connection in closing:
             connection.abort()
-        # One loop iteration, in which aborted transports end.
+        # Aborted transports end in the next loop iteration.
         await asyncio.sleep(0)
         self._open.clear()
 
     def connect(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
-        """Do the same as `get()`, but return a future, which may be cancelled."""
+        """Connect as `get()` does, but return a future of the connection, which may be
+        cancelled."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
@@ -382,17 +392,18 @@ class ConnectionPool:
         return endpoint is not None and connection.address != endpoint.address
 
     def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
-        """Apply the backoff after a lost connection, for brokers that accept and close at once."""
+        """Remove the closed connection of `key`, and begin a backoff from the time of its end: some
+        brokers accept connections and close them at once."""
         lost = self._open.pop(key, None)
         if lost is not None:
-            # `peek()`: only a failed connect counts as a failure.
+            # `peek()` does not count a failure, because only a failed connect is one.
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
             if not lost.closed.done():
                 self._leaving[lost] = None
 
     def _follow(self, key: tuple[int, int], attempt: _Attempt) -> None:
-        """Connect to the broker's current address instead if it has moved: packets to the former
-        address may get lost."""
+        """If the broker's address has changed since `attempt` began, move its waiters to an attempt
+        at the new address: the old one may hang until its timeout."""
         endpoint = self._metadata.endpoint_of(key[0])
         if key[0] >= 0 and endpoint is not None and endpoint.address != attempt.address:
             self._begin(key, attempt.waiters[:])
@@ -401,7 +412,7 @@ class ConnectionPool:
     def _begin(self, key: tuple[int, int], waiters: list[asyncio.Future[BrokerConnection]]) -> None:
         node = self._node(key[0])
         self._note_loss(key, node)
-        # Before the task starts, because an eager task may end at once.
+        # Register the attempt before the task starts, because an eager task may end at once.
         attempt = self._attempts[key] = _Attempt(node.endpoint.address, waiters)
         try:
             self._tasks.start(self._connect(key, node, attempt), name=f"connect {key[0]}")
@@ -425,7 +436,8 @@ class ConnectionPool:
         except Exception as failure:
             error = self._note_failure(key[0], node, failure)
         finally:
-            # Before the waiters get the result: one that tries again at once needs a new attempt.
+            # Remove the attempt before the waiters get the result: a waiter that tries again at
+            # once needs a new attempt.
             if self._attempts.get(key) is attempt:
                 del self._attempts[key]
             if connection is None:
@@ -449,7 +461,8 @@ class ConnectionPool:
         connection.join(self.traffic.of(key[0]))
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
-            # A bootstrap connection was adopted meanwhile, and may be in use.
+            # `adopt` has assigned a bootstrap connection to the broker meanwhile: keep it, because
+            # it may be in use.
             self._dismiss(connection)
             attempt.succeed(adopted)
             return
@@ -467,8 +480,8 @@ class ConnectionPool:
         attempt.succeed(connection)
 
     def _learn_of_modern(self) -> None:
-        """Reconnect to the brokers that were taken for Kafka 0.9: beside this newer broker, they
-        were only slow to respond to ApiVersions."""
+        """Close the connections to brokers that were taken for Kafka 0.9. Because the cluster has a
+        broker of Kafka 2.4 or later, these brokers were only slow to respond to ApiVersions."""
         if self._is_modern:
             return
         self._is_modern = True

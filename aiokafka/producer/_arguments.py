@@ -33,12 +33,12 @@ __all__ = [
 Headers = Sequence[tuple[str, "bytes | None"]]
 
 _LAST_TIMESTAMP = 2**63 - 2
-"""A batch can hold 2**63 - 1, but its distance to -1, which means "no timestamp", cannot be
-encoded."""
+"""The largest timestamp of a record. The distance of 2**63 - 1 to -1, which means "no timestamp",
+could not be encoded in a batch."""
 
 _MOST_FRAMING = HEADER_SIZE + 21
-"""The header of a batch, and at most 21 bytes for the lengths, timestamp and offset of a record.
-aiokafka counts the same."""
+"""The bytes of a batch header, and the at most 21 bytes for the lengths, timestamp and offset of a
+record. aiokafka has the same limit."""
 
 
 # -- Fields
@@ -47,7 +47,7 @@ aiokafka counts the same."""
 def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None:
     """Return `value` as bytes; raise TypeError if it is not None, bytes, bytearray or memoryview.
 
-    With `is_serialized` the error blames the serializer that returned `value`.
+    With `is_serialized` the error names the serializer, which has returned `value`.
     """
     if value is None or type(value) is bytes:
         return value
@@ -64,7 +64,7 @@ def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None
 
 
 def as_headers(headers: Iterable[Any] | None) -> Headers:
-    """Return pairs of name and bytes from any iterable of pairs, which is read once.
+    """Return the headers as pairs of name and bytes; `headers` may be any iterable of pairs.
 
     Raises TypeError for anything else, WrongArgument for a name that cannot be encoded.
     """
@@ -99,14 +99,14 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
 
 
 def as_number(partition: Any) -> int | None:
-    """Return a partition number as int, None as None. Raises TypeError for anything else."""
+    """Return a partition number as int, and None for None. Raises TypeError for other types."""
     return None if partition is None else _as_int(partition, "partition: must be an int or None")
 
 
 def _as_int(value: Any, rule: str) -> int:
     """Return an integer of any type, such as NumPy's, as int.
 
-    Raises TypeError for anything else; its text begins with `rule`.
+    Raises TypeError for other types and bool; the text of the error begins with `rule`.
     """
     if not isinstance(value, bool):
         with contextlib.suppress(TypeError):
@@ -117,8 +117,8 @@ def _as_int(value: Any, rule: str) -> int:
 def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
     """Return milliseconds since 1970 as int; fractions are cut off.
 
-    `name` is that of the argument. Raises TypeError, or WrongArgument for a timestamp that does not
-    fit into a record.
+    `name` is the name of the argument. Raises TypeError for other types, WrongArgument for a
+    timestamp that a record cannot have.
     """
     if not isinstance(timestamp, float):
         timestamp = _as_int(timestamp, f"{name}: must be a number of milliseconds since 1970")
@@ -131,7 +131,8 @@ def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
 
 
 def check_topic(topic: Any) -> None:
-    """Raise TypeError or WrongArgument if `topic` cannot be the name of a topic."""
+    """Raise TypeError if `topic` is not a str, WrongArgument if it is empty or cannot be
+    encoded."""
     if not isinstance(topic, str):
         raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
     if not topic:
@@ -160,7 +161,7 @@ class OutgoingRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes that count against `max_request_size`: the record in a batch of its own."""
+        """The size of a batch with this record alone, which `max_request_size` limits."""
         size = _MOST_FRAMING + _field_size(self.key) + _field_size(self.value)
         size += varint_size(len(self.headers))
         for name, value in self.headers:
@@ -180,7 +181,7 @@ def checked_record(
     headers: Headers,
     config: ProducerConfig,
 ) -> OutgoingRecord:
-    """Check the arguments of `send`, after the serializers, and return them as a record.
+    """Check the arguments of `send`, with serialized key and value, and return them as a record.
 
     Raises WrongArgument, TypeError, and MessageSizeTooLargeError.
     """
@@ -203,7 +204,8 @@ def checked_record(
 
 
 def check_batch(batch: BatchBuilder, topic: str, config: ProducerConfig) -> None:
-    """Raise unless a batch that the user filled can be sent."""
+    """Raise IllegalStateError for a batch that was sent, WrongArgument for an empty batch,
+    MessageSizeTooLargeError for a batch that exceeds `max_request_size`."""
     if batch.is_sent:
         raise IllegalStateError("the batch was sent already")
     if not batch.record_count():
@@ -220,7 +222,7 @@ def ask_partitioner(
 ) -> int:
     """Return the partition that the user's partitioner chooses for `key`.
 
-    Raises WrongArgument if there is no such partition.
+    Raises WrongArgument if the chosen partition does not exist.
     """
     numbers = cluster.partition_ids(topic)
     available = list(cluster.available_partition_ids(topic))

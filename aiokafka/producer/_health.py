@@ -40,9 +40,10 @@ _ALARMING = (ProducerState.UNREACHABLE, ProducerState.FAILED)
 class ProducerHealthMonitor:
     """Determines and logs the state of a producer.
 
-    Owns: the phase of the producer's life, the last state, and the error that ended the producer.
-    Objects that change something call `look()`, so that the new state is logged once, with its
-    time. `health()` calls it as well, because some states follow from elapsed time alone.
+    Owns: the phase of the producer (new, running, closing, closed), the last state, and the error
+    that ended the producer. After a change that may affect the state, other objects call `look()`,
+    so that the new state is logged once, with its time. `health()` also calls `look()`, because
+    some states follow from elapsed time alone.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ProducerHealthMonitor:
         nodes: Mapping[int, NodeSender],
         owner: TaskOwner,
     ) -> None:
-        """`nodes` has the senders of all brokers; their owner adds and removes them."""
+        """`nodes` is the Sender's mapping of NodeSenders by node id, which changes later."""
         self._client = client
         self._completion = completion
         self._pending = completion.pending
@@ -65,7 +66,8 @@ class ProducerHealthMonitor:
         client.waits.follow(log, self._waits, self._look_later)
 
     def enter(self, phase: ProducerState | None) -> None:
-        """Enter another phase of the producer's life; None while it runs, with a varying state."""
+        """Enter another phase of the producer. `phase` is the state, except None for a running
+        producer, whose state varies."""
         self._phase = phase
         self.look()
 
@@ -77,8 +79,8 @@ class ProducerHealthMonitor:
             self._failure = (self._states.since, self._end())
 
     def _look_later(self) -> bool:
-        """Determine the state, but not in the first moments of an outage: the broker may only be
-        slow. Return whether the state, which is logged, explains why calls wait."""
+        """Call `look()`, except at the beginning of an outage, when the broker may only be slow.
+        Return whether the current state, which is logged, explains why calls wait."""
         now = self._loop.time()
         outage = self._outage(now) if self._phase is None else None
         if outage is None or now - outage.since >= LASTING:
@@ -86,8 +88,8 @@ class ProducerHealthMonitor:
         return self._phase is None and self._states.current.state in _ALARMING
 
     def health(self) -> ProducerHealth:
-        """Return the state and its reasons."""
-        # Dataclasses, which take time to load: not before they are needed.
+        """Return the state of the producer and the reasons for it."""
+        # Load the dataclasses on first use, because loading takes time.
         from aiokafka.health import ProducerHealth, stalled_waits, state_changes
 
         self.look()
@@ -133,9 +135,10 @@ class ProducerHealthMonitor:
         return StateReason(ProducerState.RUNNING)
 
     def backlog(self, deadline: float | None) -> str:
-        """Describe the batches that a closing producer waits for, why, and for how long at most.
+        """Return a text about the batches that a closing producer waits for: their number, the
+        reason, and the longest time.
 
-        `deadline` (loop time) is that of `stop()`, None without.
+        `deadline` (loop time) is the deadline of `stop()`; None for `stop()` without a timeout.
         """
         now = self._loop.time()
         last = max((batch.deadline for batch in self._pending), default=now)
@@ -148,14 +151,15 @@ class ProducerHealthMonitor:
         )
 
     def _end(self) -> BaseException | None:
-        """Return the error that ended the producer, None if it runs."""
+        """Return the error that ended the producer; None for a producer that has not failed."""
         transaction = self._completion.transaction
         if transaction is not None and transaction.state is TransactionState.FATAL:
             return transaction.error
         return self._owner.failure
 
     def _waits(self, now: float) -> Iterator[Stall]:
-        """Yield the partitions whose records are not delivered."""
+        """Yield a Stall for each partition whose oldest batch has waited for longer than
+        `LASTING`."""
         silent = {}
         for node_id, node in self._nodes.items():
             if (outage := node.health.outage(now)) is not None:
@@ -183,13 +187,13 @@ class ProducerHealthMonitor:
         """Return the loop time since which a batch could have been delivered."""
         since: float = batch.created + self._completion.config.linger
         if batch.error is None and self._completion.delivered_at is not None:
-            # Other batches are delivered, so its turn will come.
+            # Other batches were delivered meanwhile, so this batch may only wait for its turn.
             since = max(since, self._completion.delivered_at)
         return since
 
     def _refusals(self, now: float) -> list[Outage]:
-        """Return why nothing is delivered although brokers respond; [] if some batch was delivered
-        since the waiting ones were opened."""
+        """Return an Outage for each kind of error because of which no batch is delivered although
+        brokers respond; [] if a partition has no error, waits only briefly, or others get on."""
         groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
             since = self._waits_since(batch)
@@ -206,7 +210,7 @@ class ProducerHealthMonitor:
         return refusals
 
     def _outage(self, now: float) -> Outage | None:
-        """Return why nothing can be delivered; None if it can, or if nothing was tried."""
+        """Return the reason why no batch can be delivered; None without such a reason."""
         busy = [node.health for node in self._nodes.values() if node.is_busy]
         outages = [health.outage(now) for health in busy]
         found = [outage for outage in outages if outage is not None]

@@ -30,19 +30,19 @@ _SILENT = (ProducerMetricsCollector, NullProducerMetricsCollector)
 
 
 class TopicCounts:
-    """Counts of one topic, or of all topics."""
+    """The counts of one topic, or of all topics."""
 
     __slots__ = ("batches", "errors", "records", "retries", "size")
 
     def __init__(self) -> None:
         self.records = 0
-        """Records in requests; a retry counts again."""
+        """Records in requests, including retries."""
         self.size = 0
-        """Bytes of compressed batches in requests; a retry counts again."""
+        """Bytes of compressed batches in requests, including retries."""
         self.batches = 0
-        """Batches in requests; a retry counts again."""
+        """Batches in requests, including retries."""
         self.retries = 0
-        """Records that were queued again after a failed attempt."""
+        """Records that were requeued after a failed attempt."""
         self.errors = 0
         """Records that have failed."""
 
@@ -59,11 +59,12 @@ class MemoryWait:
 class ProducerMeter:
     """Counts batches and calls, and calls the application's collector.
 
-    Owns every count, and when each batch was last sent or requeued. Nothing here runs per record.
+    Owns every count, and the time at which each batch was last sent or requeued. No method runs for
+    each record.
     """
 
     def __init__(self, log: SubjectLog, collector: ProducerMetricsCollector | None) -> None:
-        """An instance of the base class as `collector` counts as none."""
+        """A `collector` of the base class or the null class is not called."""
         self._collector = None if type(collector) in _SILENT else collector
         self._guard = Guard(log, "the metrics collector")
         self._loop = asyncio.get_running_loop()
@@ -73,7 +74,7 @@ class ProducerMeter:
         self.topics: dict[str, TopicCounts] = {}
         self.splits = 0
         self.uncompressed = 0
-        """Bytes of batches in requests before compression."""
+        """Bytes of the batches in requests, before compression."""
         self.queue_time = Histogram(LATENCY_MS)
         self.batch_size = Histogram(SIZE_BYTES)
         self.request_latency = Histogram(LATENCY_MS)
@@ -86,7 +87,7 @@ class ProducerMeter:
         """The number of calls that timed out waiting for memory."""
         self.flush_seconds = 0.0
         self.txn_seconds = dict.fromkeys(("init", "begin", "send_offsets", "commit", "abort"), 0.0)
-        """Seconds spent in calls about transactions, by call."""
+        """Seconds spent in transaction calls, by name of the call."""
 
     # -- batches
 
@@ -122,7 +123,8 @@ class ProducerMeter:
         return counts
 
     def responded(self, sent_at: float, throttle_time_ms: int) -> None:
-        """Count a response to a request that was sent at `sent_at` (loop time)."""
+        """Observe the latency and throttle time of a request that was sent at `sent_at` (loop
+        time)."""
         self.request_latency.observe((self._loop.time() - sent_at) * 1000)
         self.throttle_time.observe(throttle_time_ms)
 
@@ -134,14 +136,15 @@ class ProducerMeter:
             counts.retries += batch.record_count
 
     def split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Count a batch that was split; its `parts` are queued from now on."""
+        """Count a batch that was split; if it was sent before, its `parts` count as requeued
+        now."""
         self.splits += 1
         self.forget(batch)
         if batch.attempts:
             self._back_at.update(dict.fromkeys(parts, self._loop.time()))
 
     def completed(self, batch: ProducerBatch, is_acknowledged: bool) -> None:
-        """Count a batch that was written, or sent with acks=0."""
+        """Report a batch that was written, or sent with acks=0, to the collector."""
         now = self._loop.time()
         sent_at = self._sent_at.pop(batch, now)
         if self._collector is not None:
@@ -156,7 +159,7 @@ class ProducerMeter:
             )
 
     def failed(self, batch: ProducerBatch, error: BaseException) -> None:
-        """Count a batch whose futures have failed."""
+        """Count a batch whose futures have failed, and report it to the collector."""
         self.forget(batch)
         for counts in self._counts(batch):
             counts.errors += batch.record_count
@@ -175,19 +178,19 @@ class ProducerMeter:
         return self.all, self.topics.get(topic) or self._topic(topic)
 
     def forget(self, batch: ProducerBatch) -> None:
-        """Drop the times of a batch that is not sent again."""
+        """Forget the times of a batch that is not sent again."""
         self._sent_at.pop(batch, None)
         self._back_at.pop(batch, None)
 
     def forget_topic(self, topic: str) -> None:
-        """Drop the counts of a topic. The totals still contain them."""
+        """Forget the counts of a topic, without changing the totals."""
         self.topics.pop(topic, None)
 
     # -- calls
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Count the duration of the block as that of a flush."""
+        """Add the duration of the block to the time of flushes."""
         began_at = self._loop.time()
         try:
             yield
@@ -196,7 +199,7 @@ class ProducerMeter:
 
     @contextmanager
     def transacting(self, call: str) -> Iterator[None]:
-        """Count the duration of the block as that of a `call` about transactions."""
+        """Add the duration of the block to the time of the transaction call `call`."""
         began_at = self._loop.time()
         try:
             yield
@@ -207,7 +210,8 @@ class ProducerMeter:
 
     @contextmanager
     def waiting_for_memory(self, topic: str, partition: int | None) -> Iterator[MemoryWait]:
-        """Count the duration of the block as a wait for memory. Call the collector if it raises."""
+        """Add the duration of the block to the time of waits for memory. If the block raises,
+        report the wait to the collector."""
         wait = MemoryWait()
         began_at = self._loop.time()
         self.waiting += 1
@@ -223,7 +227,7 @@ class ProducerMeter:
             self.waited += wait.seconds
 
     def buffer_waited(self, topic: str, partition: int | None, seconds: float) -> None:
-        """Call the collector if one call has waited for memory."""
+        """Report a wait of `seconds` for memory to the collector; 0 is not reported."""
         if self._collector is not None and seconds > 0:
             self._guard.call(
                 self._collector.on_buffer_wait,
@@ -240,7 +244,7 @@ def read_producer(
     client: AIOKafkaClient, config: ProducerConfig, sender: Sender
 ) -> MetricsSnapshot:
     """Return a snapshot of all metrics of a producer."""
-    # Imported here, because most programs never ask for metrics.
+    # Import here, because most programs never read metrics.
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.metrics._values import GroupWriter
 

@@ -1,6 +1,6 @@
 """A batch of records: its states, the futures of its records, its size, and how it is split.
 
-Compiled if possible, see batch.pxd: `ProducerBatch.add` runs for every record.
+The module is compiled if possible (batch.pxd), because `ProducerBatch.add` runs for every record.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ __all__ = [
 
 
 _MARGIN = 1.05
-"""Allowance for a batch that compresses a little worse than the ones before."""
+"""Allowance for a batch that compresses a little worse than earlier batches."""
 
 _MOST_GROWTH = 16
 """The largest size of a batch before compression, in multiples of `max_batch_size`."""
 
 _MEMORY = 0.8
-"""Weight of the previous estimate when a batch compresses better than it."""
+"""Weight of the previous estimate of the compression ratio when a batch compresses better."""
 
 _LARGEST = 1_000_000
 """Bytes up to which a batch grows while other batches of its partition wait before it. By default
 topics accept 1,048,588 bytes."""
 
 _LARGEST_COMPRESSED = 262_144
-"""The same with compression, which blocks the event loop for the whole batch."""
+"""`_LARGEST` for compressed batches: compressing a batch blocks the event loop."""
 
 _SHARE = 16
 """A batch grows to at most this fraction (1/16) of `buffer_memory`: batches of other partitions
 need memory while it is in flight."""
 
 _TRUST = 600.0
-"""Seconds after a refusal until the configured size is tried again: the topic's limit may have been
-raised."""
+"""Seconds after a refusal until batches have the configured size again: the topic's limit may have
+been raised."""
 
 
 class BatchSizing:
@@ -83,7 +83,7 @@ class BatchSizing:
     """
 
     def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
-        """`clock` returns the time in seconds."""
+        """`clock` returns a monotonic time in seconds."""
         self._codec = codec_id(config.compression_type)
         self._level = config.compression_level
         self._most = self._full = config.max_batch_size
@@ -96,7 +96,8 @@ class BatchSizing:
         self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """Return an empty batch that is full when it has `limit` bytes after compression."""
+        """Return an empty batch that will have about `limit` bytes after compression when it is
+        full."""
         if self._refused_at and self._clock() - self._refused_at > _TRUST:
             self._full = self._most
             self._may_grow = True
@@ -109,7 +110,8 @@ class BatchSizing:
 
     @property
     def largest(self) -> int:
-        """Bytes before compression up to which a batch may grow while others wait before it.
+        """Bytes before compression up to which a batch may grow while other batches of its
+        partition wait before it.
 
         0 if `max_batch_size` was set, or after a broker refused a batch as too large.
         """
@@ -117,7 +119,7 @@ class BatchSizing:
 
     @property
     def limit(self) -> int:
-        """Bytes that a batch may have in a request."""
+        """Bytes that a batch may have after compression."""
         return self._full
 
     def builder(self, limit: int) -> RecordBatchBuilder:
@@ -127,11 +129,11 @@ class BatchSizing:
     def learn(self, size: int, compressed_size: int) -> None:
         """Update the compression ratio from a batch of `size` bytes before compression."""
         if 2 * size < self._full:
-            return  # a few records compress worse than a full batch
+            return  # a batch of a few records compresses worse than a full batch
         ratio = compressed_size / size
         if ratio > self._ratio:
-            # At once, since a broker refuses a batch that is too large. One that is too small only
-            # costs some throughput.
+            # Adopt a worse ratio at once, because brokers refuse a batch that is too large. A batch
+            # that is too small only costs some throughput.
             self._ratio = ratio
         else:
             self._ratio = self._ratio * _MEMORY + ratio * (1 - _MEMORY)
@@ -151,13 +153,13 @@ _OPEN = 0
 _WRITTEN = 1
 _UNACKNOWLEDGED = 2
 _FAILED = 3
-# ... and of a future. It stays PENDING until it has loaded its result from the outcome.
+# ... and states of a future, which is PENDING until it has loaded its result from the outcome.
 _PENDING = 0
 _CANCELLED = 1
 _RESULT = 2
 _EXCEPTION = 3
 
-# `BatchOutcome._firsts` of a batch that was not split.
+# The value of `BatchOutcome._firsts` for a batch that was not split.
 _NOTHING: list[int] = []
 
 _NOT_YOURS = "the outcome of a record is the producer's to give, not a program's"
@@ -166,11 +168,11 @@ _NOT_YOURS = "the outcome of a record is the producer's to give, not a program's
 class BatchOutcome:
     """The outcome of a batch, from which the futures of its records read their results.
 
-    Futures outlive the batch and its bytes, so they refer to this object alone. Owns: the
-    timestamps of the records, the futures that something waits for (`_waiting`), and the numbers of
-    the futures that were garbage-collected (`_dropped`). It refers to no other futures, so a future
-    that the program does not keep is freed at once. A batch may have a single record, so the lists
-    are created on first use.
+    Futures outlive the batch and its bytes, so they refer to this object and not to the batch.
+    Owns: the timestamps of the records, the futures that a task or callback waits for (`_waiting`),
+    and the numbers of the futures that were garbage-collected (`_dropped`). It holds no reference
+    to other futures, so a future that the program does not keep is freed at once. The lists are
+    created on first use, because many batches have a single record.
     """
 
     def __init__(self, partition: TopicPartition, loop: AbstractEventLoop) -> None:
@@ -186,7 +188,7 @@ class BatchOutcome:
         self._make_error: Callable[[int], BaseException] | None = None
         self._is_retrieved = False
         self._waiting: list[Any] | None = None
-        """By record number: the RecordFuture that something waits for, the asyncio.Future of
+        """By record number: a RecordFuture that a task or callback waits for, the asyncio.Future of
         `send_and_wait`, or None."""
         self._dropped: list[int] | None = None
         self._firsts: list[int] = _NOTHING
@@ -211,13 +213,15 @@ class BatchOutcome:
         return future
 
     def adopt(self, timestamp: int) -> None:
-        """Add a record of a batch that is being split. `divide` passes on its future."""
+        """Add a record of a batch that is being split, without a future: `divide` passes on the
+        existing one."""
         self.timestamps.append(timestamp)
 
     def divide(self, firsts: Sequence[int], parts: Sequence[BatchOutcome]) -> None:
         """Pass the records on to `parts`: the n-th part begins with record number `firsts[n]`.
 
-        Futures in `_waiting` are passed on here. All others look up their part when they are used.
+        Futures in `_waiting` are passed on here; any other future looks up its part when it is
+        used.
         """
         self._firsts = list(firsts)
         self._parts = list(parts)
@@ -233,13 +237,14 @@ class BatchOutcome:
         self._dropped = None
 
     def watch(self, number: int, future: RecordFuture) -> None:
-        """Wake `future`, that of record `number`, when the batch has an outcome."""
+        """Wake `future`, the future of record `number`, when the batch has an outcome."""
         if self._waiting is None:
             self._waiting = [None] * len(self.timestamps)
         self._waiting[number] = future
 
     def note_dropped(self, number: int) -> None:
-        """Record that the future of a record was garbage-collected: a failure must be logged."""
+        """Record that the future of a record was garbage-collected, so that a failure of the record
+        is logged."""
         if self._dropped is None:
             self._dropped = []
         self._dropped.append(number)
@@ -253,7 +258,7 @@ class BatchOutcome:
     def write(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
         """Resolve every record with its metadata.
 
-        `base_offset` is -1 if it is unknown, `log_append_time` is -1 if the records keep their own
+        `base_offset` is -1 if unknown, `log_append_time` is -1 if the records keep their own
         timestamps.
         """
         self._base_offset = base_offset
@@ -270,7 +275,7 @@ class BatchOutcome:
         self._make_error = make_error
         self._settle(_FAILED)
         if self._dropped is not None:
-            # Not now: the caller may still call `mark_retrieved`.
+            # Log later, because the caller may call `mark_retrieved` next.
             self.loop.call_soon(self._log_dropped)
 
     def mark_retrieved(self) -> None:
@@ -299,7 +304,7 @@ class BatchOutcome:
             else:
                 future.set_result(self._metadata(number))
         except InvalidStateError:
-            pass  # its caller was cancelled
+            pass  # the call of `send_and_wait` was cancelled
 
     def _log_dropped(self) -> None:
         dropped = self._dropped
@@ -326,13 +331,14 @@ class BatchOutcome:
 class RecordFuture:
     """The future of one record; programs can use it as an asyncio.Future.
 
-    It holds a record number and the outcome of the batch, and loads its result when it is asked for
-    it: most futures are never looked at, or only when everything is delivered. The first `await`
-    that has to wait creates an asyncio.Future (`_twin`), since tasks wait for those faster than for
-    any other awaitable. From then on the twin has the state. Callbacks need no twin.
+    The future holds a record number and the outcome of the batch, and loads its result on first
+    use: programs never read most futures, or read them after all records are delivered. The first
+    `await` of a pending future creates an asyncio.Future (`_twin`), because tasks wait for an
+    asyncio.Future faster than for any other awaitable. From then on the state is that of the twin.
+    Callbacks need no twin.
 
     `isinstance(future, asyncio.Future)` is true because of `__class__`, as for proxies and mocks.
-    asyncio itself looks at methods only.
+    asyncio itself uses only the methods of futures.
     """
 
     _asyncio_future_blocking = False  # asyncio recognizes futures by this attribute
@@ -342,14 +348,14 @@ class RecordFuture:
         self._number = number
         self._state = _PENDING
         self._value: Any = None
-        """The result, the exception, or the message of the cancellation, by `_state`."""
+        """The result, the exception, or the message of the cancellation, according to `_state`."""
         self._fn: Callable[[Any], object] | None = None
         self._context: Context | None = None
         self._more: list[tuple[Callable[[Any], object], Context]] | None = None
-        """Callbacks after the first one, which is `_fn`: most futures have none."""
+        """The callbacks after the first callback, which is `_fn`."""
         self._twin: Future[Any] | None = None
         self._is_called_first = False
-        """Whether a callback was added before the first `await`."""
+        """Whether the first callback was added before the first `await`."""
         self._is_retrieved = False
 
     @property  # type: ignore[misc]
@@ -357,7 +363,8 @@ class RecordFuture:
         return Future
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # An attribute may make the future part of a reference cycle.
+        # With an attribute of a program, the future may be part of a reference cycle, so the
+        # garbage collector must track the future.
         _cpython.set_tracked(self, name, value)
 
     def __repr__(self) -> str:
@@ -398,7 +405,8 @@ class RecordFuture:
             self._outcome.loop.call_exception_handler(context)
 
     def _current_outcome(self) -> BatchOutcome:
-        """Return the outcome of the batch that has the record now: another one after a split."""
+        """Return the outcome of the batch that contains the record now; after a split of the batch,
+        the outcome of a part."""
         outcome = self._outcome
         if outcome is None:
             text = "the future was not initialised"  # type: ignore[unreachable]
@@ -426,7 +434,7 @@ class RecordFuture:
             self._state = _RESULT
 
     def done(self) -> bool:
-        """Return whether there is a result, an exception, or a cancellation."""
+        """Return whether the record is written or has failed, or the future was cancelled."""
         if self._twin is not None:
             return self._twin.done()
         return self._state != _PENDING or self._current_outcome().state != _OPEN
@@ -489,7 +497,8 @@ class RecordFuture:
     def add_done_callback(
         self, fn: Callable[[Any], object], *, context: Context | None = None
     ) -> None:
-        """Call `fn(future)` from the event loop once the future is done, soon if it is already."""
+        """Call `fn(future)` from the event loop once the future is done; if the future is done now,
+        in the next iteration."""
         if context is None:
             context = copy_context()
         if self.done():
@@ -508,12 +517,12 @@ class RecordFuture:
                 self._twin.add_done_callback(self._on_twin_done)
 
     def remove_done_callback(self, fn: Callable[[Any], object]) -> int:
-        """Remove `fn` from the callbacks; return how many of them were removed."""
+        """Remove every callback `fn`; return the number of removed callbacks."""
         if self._fn is None:
             return 0
         entries = [(self._fn, self._context), *(self._more or ())]
         left: list[Any] = [entry for entry in entries if entry[0] != fn]
-        # The outcome may have this future in `_waiting`. It stays there with an empty callback.
+        # This future may be in `BatchOutcome._waiting`, and stays there with an empty callback.
         self._fn, self._context = left[0] if left else (_call_nothing, copy_context())
         self._more = left[1:]
         return len(entries) - len(left)
@@ -536,11 +545,11 @@ class RecordFuture:
                 elif self._state == _EXCEPTION:
                     self._twin.set_exception(self._value)
             except InvalidStateError:
-                pass  # a task that waited was cancelled
+                pass  # the task that awaited this future was cancelled
         self._call_back()
 
     def _on_twin_done(self, _: Future[Any]) -> None:
-        # Cancelling a task that awaits this future cancels the twin without calling `cancel`.
+        # Cancelling a task that awaits this future cancels the twin, without a call of `cancel`.
         self._call_back()
 
     def _call_back(self) -> None:
@@ -554,9 +563,9 @@ class RecordFuture:
         self._fn = self._context = self._more = None
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel the future unless it is done; return whether it was cancelled.
+        """Cancel the future unless it is done; return whether it was cancelled by this call.
 
-        The record is sent all the same.
+        Cancelling the future does not prevent the record from being sent.
         """
         if self.done():
             return False
@@ -580,7 +589,7 @@ class RecordFuture:
 
     @property
     def _cancel_message(self) -> Any:
-        # asyncio.gather reads it.
+        # asyncio.gather reads this attribute.
         if self._twin is not None:
             return self._twin._cancel_message  # type: ignore[attr-defined]
         return self._value if self._state == _CANCELLED else None
@@ -599,11 +608,11 @@ class RecordFuture:
 
 
 def _call_nothing(_: Any) -> None:
-    """Replace a callback that was removed."""
+    """Do nothing, in place of a callback that was removed."""
 
 
 def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
-    # Not by the constructor: compiled, its arguments would be converted to Python objects first.
+    # The constructor of the compiled class would convert its arguments to Python objects first.
     future = RecordFuture.__new__(RecordFuture)
     _cpython.spare_dict(future)
     future._outcome = outcome
@@ -628,14 +637,15 @@ _cpython.set_plainly(RecordFuture)
 NO_SEQUENCE = -1
 
 RECORD_OVERHEAD = 160
-"""Bytes of buffer memory counted for each record besides its data: its future and timestamp."""
+"""Bytes of buffer memory counted for the future and the timestamp of each record."""
 
-_OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled module
+_OVERHEAD = RECORD_OVERHEAD  # a C integer in the compiled module
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
-# After these errors the batch may have been written: no response came, or one that does not exclude
-# it. (When a SASL session cannot be renewed, its connection closes with the requests in flight.)
+# After these errors the batch may have been written: there was no response, or the response leaves
+# the outcome open. (REFUSALS: if re-authentication fails, the connection closes with its in-flight
+# requests.)
 _OPEN_OUTCOME = (
     KafkaConnectionError,
     KafkaProtocolError,
@@ -645,7 +655,7 @@ _OPEN_OUTCOME = (
     *REFUSALS,
 )
 
-# A batch that is refused with one of these errors was refused at its first attempt as well.
+# A leader refuses a batch with these errors at every attempt, so no earlier attempt succeeded.
 _ALWAYS_REFUSED = (*TOO_LARGE, InvalidRecord, InvalidTimestampError)
 
 _new_tuple: Callable[..., Any] = tuple.__new__
@@ -657,18 +667,18 @@ def advance(sequence: int, count: int) -> int:
 
 
 class BatchState(IntEnum):
-    """The states of a batch."""
+    """The states of a ProducerBatch; `_TRANSITIONS` lists the allowed changes."""
 
     OPEN = 0
-    """Accepts records; it is the last batch of its partition's queue."""
+    """The batch accepts records; it is the last batch of its partition's queue."""
     SEALED = 1
-    """Waits in its partition's queue for the first attempt, or for a retry."""
+    """The batch waits in its partition's queue for the first attempt, or for a retry."""
     IN_FLIGHT = 2
-    """Part of a request without a response."""
+    """The batch is part of a request without a response."""
     ABANDONED = 3
-    """Timed out in flight: the futures have failed, the response is still to come."""
+    """The batch timed out in flight: its futures have failed, but the request has no response."""
     SETTLED = 4
-    """The futures have their results."""
+    """The batch is complete: written, failed, or split into parts."""
 
 
 _TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
@@ -683,13 +693,13 @@ _TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
 class ProducerBatch:
     """Records of one partition that are sent together.
 
-    Owns every field; each change is a method here. The builder has the bytes, and the outcome
-    serves the futures of the records that came from `send`. A batch that the user filled has one
-    more future, for all of the user's records.
+    Owns every field; only methods of this class change them. The builder has the bytes, and the
+    outcome serves the futures of the records that came from `send`. A batch that the user filled
+    has one more future, for all of the user's records.
 
-    The transitions are triggered by `PartitionQueue.seal` (full, lingered, or flushed), `take` (put
-    into a request), `put_back` (the request failed: retry), and in `BatchCompletion` by a response,
-    a split, or the delivery timeout.
+    These methods of `PartitionQueue` change the state: `seal` (the batch is full, lingered, or
+    flushed), `take` (the batch is added to a request), `requeue` (the request failed, and the batch
+    is retried). In `BatchCompletion` a response, a split, or the delivery timeout changes it.
     """
 
     def __init__(
@@ -709,25 +719,26 @@ class ProducerBatch:
         self.reserved = 0
         """Bytes of buffer memory that the batch holds."""
         self.attempts = 0
-        """How many requests the batch was part of."""
+        """The number of requests that contained the batch."""
         self.has_grown = False
-        """Whether the batch is full by `max_batch_size`, and grows only because other batches of
-        the partition wait before it: it does not linger."""
+        """Whether the batch has exceeded its first size limit, and grows only because other batches
+        of the partition wait before it. Such a batch does not linger."""
         self.is_doubtful = False
-        """Whether the batch is a part of one that may have been written: see `split_batch`."""
+        """Whether the batch is a part of a split batch that may have been written as a whole: see
+        `split_batch`."""
         self.is_unconfirmed = False
-        """Whether a request with the batch got no response, or one that does not say whether the
-        batch was written."""
+        """Whether an earlier request with the batch got no response, or a response that leaves open
+        whether the batch was written."""
         self.goes_alone = False
-        """Whether no other batch of the partition may be in flight with this one: it is a retry, or
-        doubtful."""
+        """Whether no other batch of the partition may be in flight together with this batch,
+        because this batch is retried or doubtful."""
         self.error: BaseException | None = None
         """The error of the last attempt, or the reason why the batch cannot be sent."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
         self.user_future: Future[Any] | None = None
-        """The future of a batch that the user filled."""
+        """The future of a batch that the user filled; None for other batches."""
         self.user_timestamp = -1
         self.outcome = BatchOutcome(partition, loop)
 
@@ -740,12 +751,12 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """The number of records."""
+        """The number of records, also those that the user put into the batch."""
         return self.builder.record_count
 
     @property
     def has_sequence(self) -> bool:
-        """Whether the batch has a sequence number, so that a broker may know it."""
+        """Whether the batch has a sequence number, so that a leader may know the batch."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
@@ -756,7 +767,8 @@ class ProducerBatch:
     def may_be_written(self, error: BaseException) -> bool:
         """Return whether the batch, which failed with `error`, may be in the log.
 
-        It may if it timed out in flight, or if a request before the last one left it open.
+        True if the batch timed out in flight, or if the outcome of an earlier request is open and
+        `error` does not exclude that the batch was written.
         """
         return self.is_done or (self.is_unconfirmed and not isinstance(error, _ALWAYS_REFUSED))
 
@@ -769,17 +781,17 @@ class ProducerBatch:
         self.state = state
 
     def grow(self, size_limit: int) -> None:
-        """Accept records up to `size_limit` bytes."""
+        """Raise the size limit to `size_limit` bytes."""
         self.has_grown = True
         self.builder.raise_limit(size_limit)
 
     def begin_attempt(self) -> None:
-        """Become part of a request."""
+        """Enter IN_FLIGHT, and count the attempt."""
         self.transition(BatchState.IN_FLIGHT)
         self.attempts += 1
 
     def fail_attempt(self, error: BaseException) -> None:
-        """Wait for a retry: the last attempt failed with `error`."""
+        """Return to SEALED for a retry, after the last attempt has failed with `error`."""
         self.error = error
         if isinstance(error, _OPEN_OUTCOME):
             self.is_unconfirmed = True
@@ -788,12 +800,12 @@ class ProducerBatch:
 
     def mark_appended(self) -> None:
         """Record that a leader wrote the batch, but lost its leadership before the other replicas
-        had it. The next leader may have the batch.
+        had the batch, so that the next leader may or may not have it.
         """
         self.is_unconfirmed = True
 
     def set_error(self, error: BaseException) -> None:
-        """Record why the batch cannot be sent."""
+        """Record why the batch cannot be sent, for the error of its delivery timeout."""
         self.error = error
 
     def assign_sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
@@ -803,15 +815,15 @@ class ProducerBatch:
         self.base_sequence = base_sequence
 
     def clear_sequence(self) -> None:
-        """Clear the sequence number: the batch gets another one, under another epoch."""
+        """Clear the sequence number: the batch gets a new number under another epoch."""
         self.base_sequence = NO_SEQUENCE
 
     def reserve(self, size: int) -> None:
-        """Hold `size` more bytes of buffer memory."""
+        """Add `size` to the bytes of buffer memory that the batch holds."""
         self.reserved += size
 
     def release(self) -> int:
-        """Release the buffer memory of the batch; return how many bytes it held."""
+        """Return the bytes of buffer memory that the batch held, and set them to zero."""
         held = self.reserved
         self.reserved = 0
         return held
@@ -836,19 +848,20 @@ class ProducerBatch:
         return self.outcome.promise(timestamp)
 
     def set_user_future(self, future: Future[Any], timestamp: int) -> None:
-        """Resolve `future` for the records that the user put into the batch; `timestamp` is that of
-        the first one.
+        """Set the future of the records that the user put into the batch; `timestamp` is the
+        timestamp of the first record.
         """
         self.user_future = future
         self.user_timestamp = timestamp
 
     @property
     def user_record_count(self) -> int:
-        """The number of records that the user put into the batch, before those of `send`."""
+        """The number of records that the user put into the batch; records of `send` follow them."""
         return self.builder.record_count - len(self.outcome.timestamps)
 
     def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
-        """Return a batch for some of these records, with the same times and attempts."""
+        """Return an empty batch for a part of the records, with the times and attempts of this
+        batch."""
         loop = self.outcome.loop
         part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts
@@ -856,8 +869,9 @@ class ProducerBatch:
         # (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unconfirmed)
         part.is_unconfirmed = self.is_unconfirmed
-        # Other parts are unknown to every broker, so several may be in flight. One at a time, the
-        # parts of a large batch might exceed the delivery timeout.
+        # Parts that are not doubtful are unknown to every broker, so several parts may be in flight
+        # together. Sent one at a time, the parts of a large batch might exceed the delivery
+        # timeout.
         part.goes_alone = part.is_doubtful
         part.error = self.error
         return part
@@ -908,31 +922,31 @@ def _resolve(future: Future[Any], result: Any) -> None:
 
 
 def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch]:
-    """Split `batch` into batches of at most half its size; return [] if that is impossible.
+    """Split `batch` into batches of at most half its size; return [] if a split is impossible.
 
-    The parts take over the futures of the records and divide the sequence numbers of the batch
-    among them, without a gap. Records that the user put into a batch stay together, since their
-    future promises one base offset: they are the first part, and records of `send` behind them go
-    to other parts.
+    The parts take over the futures of the records, and divide the sequence numbers of the batch
+    without a gap. Records that the user put into a batch stay together, because their future has
+    one base offset: they are the first part, and the following records of `send` are in other
+    parts.
 
     The parts are doubtful if the batch may have been written (`ProducerBatch.is_unconfirmed`):
 
     1. The batch is written, and the response is lost.
     2. The topic's size limit is lowered.
-    3. The batch is sent again. The leader checks the size first, so it refuses the batch, which is
-       split.
-    4. The leader refuses the first part for its sequence number: that number is in its log, but in
-       a batch that ends elsewhere.
+    3. The batch is sent again. The leader checks the size before the sequence number, and refuses
+       the batch. The producer splits it.
+    4. The leader refuses the first part for its sequence number: the log has this number in a
+       batch with another last number.
 
-    A new epoch would not mend this: under it the records would be written twice. So the doubtful
-    part fails, and its error says that it may have been written.
+    Under a new epoch the records would be written twice. So the doubtful part fails, with an error
+    that mentions that the part may have been written.
     """
     timestamps = batch.outcome.timestamps
     if batch.record_count < 2 or not timestamps:
         return []
     limit = max(1, min(sizing.limit, batch.builder.size // 2))
     sequence = batch.base_sequence
-    # Only the bytes of the batch have the records, so they are read back from those.
+    # The records exist only as the bytes of the batch, so decode these bytes.
     records = RecordReader(batch.builder.build(), *batch.partition, position=0, check_crcs=False)
     own: list[ProducerBatch] = []
     if batch.user_future is not None:

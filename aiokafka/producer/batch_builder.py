@@ -1,4 +1,4 @@
-"""Batches that users fill. Compiled if possible, see batch_builder.pxd."""
+"""Batches that users fill. The module is compiled if possible (batch_builder.pxd)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["AppendedRecord", "BatchBuilder"]
 class AppendedRecord:
     """A record that was added to a batch.
 
-    `offset` is its position in the batch, from 0, `size` its bytes in the batch before compression,
-    `timestamp` its time in milliseconds since 1970 (UTC).
+    `offset` is the position in the batch, from 0, `size` is the bytes in the batch before
+    compression, `timestamp` is the time in milliseconds since 1970 (UTC).
     """
 
     offset: int
@@ -60,13 +60,15 @@ class BatchBuilder:
         value: Any,
         headers: Iterable[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
-        """Add a record; return None, with nothing added, if the batch is full or closed.
+        """Add a record, and return an AppendedRecord; return None without adding the record if the
+        batch is full or closed.
 
-        The first record fits, whatever its size. The first record that does not fit closes the
+        An empty batch accepts a record of any size. The first record that does not fit closes the
         batch. `timestamp` is in milliseconds since 1970, None for now; fractions are cut off. The
         producer's serializers are applied to `key` and `value`. `headers` are pairs of name and
-        bytes, from any iterable. Raises TypeError if a serialized key or value, or a header, is not
-        bytes, WrongArgument (a ValueError) for a timestamp that is negative or too large.
+        bytes, from any iterable. Raises TypeError if a serialized key or value, or the value of a
+        header, is not bytes or None, WrongArgument (a ValueError) for a timestamp that is negative
+        or too large.
         """
         if self._is_closed:
             return None
@@ -98,13 +100,13 @@ class BatchBuilder:
         before = builder.size
         offset = builder.append(stamp, key, value, headers)
         if offset < 0:
-            # Closed even if a smaller record would fit: that would overtake this one, which the
-            # program adds to its next batch.
+            # Close the batch even if a smaller record would fit: a later, smaller record would
+            # overtake this record, which the program adds to its next batch.
             self._is_closed = True
             return None
         if offset == 0:
             self._first_timestamp = stamp
-        # Not by the constructor: compiled, its arguments would become Python objects first.
+        # The constructor of the compiled class would convert its arguments to Python objects first.
         record = AppendedRecord.__new__(AppendedRecord)
         record.offset = offset
         record.size = builder.size - before
@@ -114,13 +116,13 @@ class BatchBuilder:
     def append_rows(
         self, rows: RowSource, order: bytearray, start: int = 0, stop: int | None = None
     ) -> int:
-        """Add rows from columns. Their numbers are in `order`, an array of int32, from index
-        `start` to `stop` (None: to its end).
+        """Add rows of columnar data. `order`, an array of int32, has the row numbers, from index
+        `start` to `stop` (None: to the end of `order`).
 
-        Returns the index of the first row that was not added because the batch is full or closed,
-        or `stop` if all rows were added. The first record fits, whatever its size. The producer's
-        serializers are not applied. Raises ValueError for a row that does not exist, or that has an
-        invalid timestamp or header; the rows before it were added.
+        Returns the index in `order` of the first row that was not added because the batch is full
+        or closed; `stop` if all rows were added. An empty batch accepts a row of any size. The
+        producer's serializers are not applied. Raises ValueError for a row that does not exist, or
+        that has an invalid timestamp or header; the rows before that row were added.
         """
         stop = len(order) // 4 if stop is None else stop
         if self._is_closed:
@@ -134,15 +136,15 @@ class BatchBuilder:
                 self._first_timestamp = builder.first_timestamp
 
     def close(self) -> None:
-        """Accept no more records, neither from `append` nor, after `send_batch`, from `send`."""
+        """Close the batch: `append` adds no more records, nor does `send` after `send_batch`."""
         self._is_closed = True
 
     def closed(self) -> bool:
-        """Return whether the batch accepts no more records."""
+        """Return whether the batch is closed, so that it accepts no more records."""
         return self._is_closed
 
     def size(self) -> int:
-        """Return the bytes of the batch so far, before compression, including its header."""
+        """Return the current bytes of the batch, before compression, including the batch header."""
         return self._records().size
 
     def record_count(self) -> int:
@@ -151,7 +153,7 @@ class BatchBuilder:
 
     @property
     def first_timestamp(self) -> int:
-        """Timestamp of the first record in milliseconds since 1970, -1 in an empty batch."""
+        """The timestamp of the first record in milliseconds since 1970; -1 for an empty batch."""
         return self._first_timestamp
 
     def _records(self) -> RecordBatchBuilder:
@@ -161,7 +163,7 @@ class BatchBuilder:
         return self._builder
 
     def release(self) -> RecordBatchBuilder:
-        """Close the batch, and return its records for the producer to send."""
+        """Close the batch, mark it as sent, and return the builder with its records."""
         self._is_closed = self._is_sent = True
         return self._builder
 

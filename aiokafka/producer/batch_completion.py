@@ -53,17 +53,16 @@ _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt f
 _TOO_LARGE_CODES = tuple(error.errno for error in TOO_LARGE)
 _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
 _BAD_SEQUENCE = (*_GAPS, InvalidProducerEpoch.errno)
-# Codes for records of a transaction that took too long. Brokers before KAFKA-19690 respond with the
-# second to some of them.
+# Codes for records of a transaction that exceeded its timeout. (INVALID_TXN_STATE is the response
+# of brokers without KAFKA-19690 to some of these records.)
 _PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno)
 
 
 class BatchCompletion:
-    """Decides what happens to a batch after a response, a failure, or its timeout. Nothing here
-    waits.
+    """Decides what happens to a batch after a response, a failure, or its timeout. No method waits.
 
-    Owns: whether the producer is idempotent (`id_state`), the events for the tasks that get
-    producer ids and ask the coordinator, the time of the last acknowledgement, and the last error.
+    Owns: whether the producer is idempotent (`id_state`), the events that wake the tasks for
+    producer ids and for the coordinator, the time of the last acknowledgement, and the last error.
     """
 
     def __init__(
@@ -84,18 +83,18 @@ class BatchCompletion:
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
         self.coordinator_wanted = asyncio.Event()
-        """Set when batches wait for the transaction coordinator: it has to add their partition, or
-        to explain the error of a leader."""
+        """Set when batches wait for the transaction coordinator, which has to add their partition,
+        or whose response shows the reason for a leader's error."""
         self.delivered_at: float | None = None
         """The loop time of the last acknowledgement."""
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
-        """The last error that prevented records from being written, and its loop time."""
+        """The last error because of which records were not written, and its loop time."""
         self._sender = sender
         self._loop = asyncio.get_running_loop()
         self._log = SubjectLog(log, config.subject)
 
     def set_id_state(self, id_state: ProducerIdState) -> None:
-        """Make the producer idempotent, before its first batch is sent."""
+        """Make the producer idempotent. Called before the first batch is sent."""
         self.id_state = id_state
 
     @property
@@ -104,11 +103,13 @@ class BatchCompletion:
         return None if self.id_state is None else self.id_state.transaction
 
     def keep_error(self, failure: tuple[float, BaseException | None]) -> None:
-        """Set `last_error` to the later one: `failure` is the last error of a sender that ends."""
+        """Set `last_error` to `failure`, the last error of a NodeSender that ends, if `failure` is
+        later."""
         self.last_error = max(self.last_error, failure, key=lambda one: one[0])
 
     def request_identity(self) -> None:
-        """Wake the task that batches without a sequence number wait for."""
+        """Wake the task that requests what a batch waits for before it can be sent: a producer id,
+        or partitions in the transaction."""
         if self.transaction is not None:
             if self.transaction.wanted:
                 self.coordinator_wanted.set()
@@ -118,7 +119,7 @@ class BatchCompletion:
     # -- responses
 
     def on_response(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
-        """Complete the batches of a request; its response is None with acks=0."""
+        """Complete the batches of a request; with acks=0 `response` is None."""
         if response is None:
             for queue, batch in sent.batches:
                 self._succeed(queue, batch, None)
@@ -136,15 +137,16 @@ class BatchCompletion:
                 self._handle_error(queue, batch, result, response)
 
     def on_failure(self, sent: ProduceInFlight, error: KafkaError) -> None:
-        """Retry or fail the batches of a request that got no response, or could not be sent."""
+        """Retry or fail the batches of a request that got no response, or was not sent."""
         self._refresh_metadata(error)
         if self.transaction is not None:
             partitions = (queue.partition for queue, _ in sent.batches)
             self.transaction.unanswered.add_partitions(partitions)
-        # Refused credentials count as retriable: the next connection tries again.
+        # Refused credentials count as retriable, because the next connection authenticates again.
         is_retriable = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in sent.batches:
-            # With acks=0 it is unknown which of the batches on that connection were written.
+            # With acks=0 it is unknown which batches on that connection were written, so a retry
+            # could write records twice.
             if is_retriable and self.config.acks != 0:
                 self._retry(queue, batch, error)
             else:
@@ -157,15 +159,16 @@ class BatchCompletion:
         if self.id_state is not None:
             self.id_state.on_success(queue, batch)
         queue.complete(batch)
-        # If the batch timed out in flight, its futures have failed. Its records are in the log, and
-        # the sequence continues after them.
+        # If the batch timed out in flight, its futures have failed. Its records are in the log all
+        # the same, and the sequence continues after them.
         was_done = batch.is_done
         batch.transition(BatchState.SETTLED)
         if not was_done:
             if result is None:
                 batch.succeed_unacknowledged()
             else:
-                # The leader recognized a duplicate, but may not know its offset.
+                # With an error code the leader has recognized a duplicate, whose offset it may not
+                # know.
                 if result.error_code and batch.attempts == 1:
                     self._log.warning("%r was sent once, and its leader has it already", batch)
                 offset = -1 if result.error_code else max(-1, result.base_offset)
@@ -189,17 +192,18 @@ class BatchCompletion:
     ) -> None:
         """Retry, split or fail a batch that the leader refused."""
         error = _batch_error(queue.partition, result)
-        # First of all: during an abort nothing is sent again, whatever the error.
+        # Check this before the error: during an abort no batch is sent again.
         if self._is_late(batch):
             self._retry(queue, batch, error)
             return
         if result.error_code in _TOO_LARGE_CODES and not batch.is_done:
-            # Before the split, which uses the limit that is learnt here.
+            # Lower the limit first, because the split uses it.
             self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
             if self.split(queue, batch):
                 return
         if result.error_code in _PAST and self.transaction is not None:
-            # The producer was fenced, or its transaction took too long: the coordinator knows.
+            # The producer was fenced, or its transaction exceeded the timeout. The coordinator's
+            # response to the next request shows which.
             self.transaction.set_doubt(queue.partition, error)
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
@@ -211,7 +215,8 @@ class BatchCompletion:
             knows_leader = self._learn_leader(queue, result, response)
             if not knows_leader:
                 self._refresh_metadata(error, batch.attempts)
-            # The backoff waits for the metadata to change. Here the response has changed it.
+            # The backoff only waits for the metadata to change. Here the response has changed the
+            # metadata, so skip the backoff.
             is_prompt = knows_leader and batch.attempts <= MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
@@ -220,10 +225,10 @@ class BatchCompletion:
             )
 
     def _is_sequence_error(self, code: int) -> bool:
-        """Return whether a code is about the sequence number, epoch or producer id of a batch.
+        """Return whether `code` is about the sequence number, epoch or producer id of a batch.
 
-        Azure Event Hubs responds with InvalidProducerIdMapping if it does not know a producer id,
-        and never knows it again. Apache Kafka uses that code for transactional ids only.
+        Azure Event Hubs responds with InvalidProducerIdMapping to a producer id that it has
+        forgotten for good. Apache Kafka uses that code for transactional ids only.
         """
         if code == InvalidProducerIdMapping.errno:
             return self.transaction is None
@@ -241,8 +246,8 @@ class BatchCompletion:
         if error.errno == InvalidProducerIdMapping.errno:
             id_state.discard_producer_id(batch.producer_id)
             if batch.is_doubtful or batch.is_unconfirmed:
-                # If the batch was written under the old id, a retry under the next id would not be
-                # recognized as a duplicate.
+                # The batch may have been written under the old id. A retry under the next id would
+                # not be recognized as a duplicate.
                 self.fail(queue, batch, _forgotten_error(queue.partition))
                 return
         if batch.is_doubtful and is_gap and is_oldest(queue, batch):
@@ -251,11 +256,11 @@ class BatchCompletion:
         if self._is_too_late_to_say(queue, batch, error.errno):
             self.fail(queue, batch, _unresolved_error(queue.partition, error))
             return
-        # Not for the two failures above. These keep the epoch, since under the next one the batch
-        # could be written twice.
+        # `on_gap` can lead to a new epoch, so it is not called for the failures above: under a new
+        # epoch their batches could be written twice.
         id_state.on_gap(queue, batch)
         if self.transaction is not None and queue.sequence.has_gap:
-            # Only the coordinator can give a new epoch, after the transaction was aborted.
+            # A gap needs a new epoch, which only the coordinator allocates, after an abort.
             self.fail(queue, batch, error)
             return
         if error.errno == InvalidProducerEpoch.errno:
@@ -263,14 +268,14 @@ class BatchCompletion:
         self._retry(queue, batch, error)
 
     def _is_too_late_to_say(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
-        """Return whether `batch`, refused as a gap, may be written all the same:
+        """Return whether `batch`, which was refused as a gap, may still be written:
 
         1. Two batches are in flight; the broker hangs.
-        2. The first times out, or is refused when it is sent again. It may be written.
-        3. The second is sent again on another connection, and refused: the first is missing.
-        4. The broker processes what it has received on the old connection, and writes both.
+        2. Batch 1 times out, or is refused when it is sent again. It may still be written.
+        3. Batch 2 is sent again on another connection, and refused because batch 1 is missing.
+        4. The broker processes the requests of the old connection, and writes both batches.
 
-        Sent under a new epoch between 3 and 4, the second batch would be written twice.
+        Sent under a new epoch between 3 and 4, batch 2 would be written twice.
         """
         return (
             code in _GAPS
@@ -282,8 +287,8 @@ class BatchCompletion:
     def _refresh_metadata(self, error: KafkaError, attempts: int = 0) -> None:
         """Request metadata if outdated metadata may have caused `error`."""
         why = f"a produce request failed: {error}"
-        # With acks=all a leader that is cut off waits in vain for the other replicas, which know
-        # the new leader.
+        # REQUEST_TIMED_OUT: the leader may be cut off from the other replicas, for which it waits
+        # with acks=all. Ask another broker, which may know a new leader.
         if isinstance(error, RequestTimedOutError) or doubts_metadata(error, attempts):
             self.client.doubt_metadata(why)
         elif error.invalid_metadata:
@@ -295,7 +300,8 @@ class BatchCompletion:
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> bool:
-        """Route `queue` to the leader in the response (KIP-951); return whether there is one."""
+        """Route `queue` to the leader that the response names (KIP-951); return False if the
+        response names no newer leader."""
         leader = result.current_leader
         asked = queue.in_flight_from
         if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
@@ -311,14 +317,14 @@ class BatchCompletion:
         self.client.update_leader(queue.partition, leader.leader_id, leader.leader_epoch, endpoint)
         cluster = self.client.cluster
         if cluster.leader_for_partition(queue.partition) != leader.leader_id:
-            return False  # older than the metadata, or an unknown broker
-        # Now, because listeners of the metadata run later: until then the batches would go to the
-        # old leader.
+            return False  # the leader in the response is older than the metadata, or unknown
+        # Route at once: metadata listeners run later, and until then the batches would be sent to
+        # the old leader.
         self._sender.route(queue, cluster)
         return True
 
     def _is_late(self, batch: ProducerBatch) -> bool:
-        """Return whether the transaction of `batch` accepts no more records."""
+        """Return whether the transaction of `batch` is over, or accepts no more records."""
         if self.id_state is None or self.transaction is None:
             return False
         return not self.transaction.accepts_records or self.id_state.is_past(batch)
@@ -326,9 +332,10 @@ class BatchCompletion:
     def _retry(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, pause: bool = True
     ) -> None:
-        """Queue `batch` to be sent again, unless it has timed out or its transaction has ended."""
+        """Requeue `batch` for a retry; fail it if it has timed out, or if its transaction accepts
+        no more records. Without `pause` the retry needs no backoff."""
         if self._is_late(batch):
-            # Neither the abort nor the futures may wait for another attempt.
+            # Fail the batch: neither the abort nor the futures may wait for another attempt.
             failure = self.transaction.error if self.transaction is not None else None
             self.fail(queue, batch, failure or KafkaError(_NOT_DELIVERED.format(error)))
             return
@@ -339,14 +346,15 @@ class BatchCompletion:
         else:
             queue.requeue(batch, error)
             self.meter.returned(batch)
-            # Only for the oldest batch: the ones behind it failed because it did.
+            # Back off for the oldest batch only: the batches behind it failed as a consequence.
             if pause and queue.waiting[0] is batch:
                 queue.pause(self._loop.time())
         if queue.waiting:
             self._send_next(queue)
 
     def _send_next(self, queue: PartitionQueue) -> None:
-        """Notify the sender of `queue`, which has a waiting batch, or route the queue."""
+        """Notify the NodeSender of `queue` that a batch waits; route a queue without a
+        NodeSender."""
         if queue.node is None:
             # The partition lost its leader while batches were in flight.
             self._sender.route(queue, self.client.cluster)
@@ -358,8 +366,8 @@ class BatchCompletion:
     def split_unsent(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Split a batch that is too large for a request; return whether it was split.
 
-        Not if it has a single record, or if it may have been written as a whole: the leader would
-        not recognize its parts as duplicates.
+        A batch with a sequence number is not split: it may have been written as a whole, and the
+        leader would not recognize its parts as duplicates. Nor is a batch with a single record.
         """
         return not batch.has_sequence and self.split(queue, batch)
 
@@ -368,13 +376,14 @@ class BatchCompletion:
 
         1. Batch 2 (numbers 10 to 19) is refused for its size. Batch 3 (20 to 29) is in flight, and
            is refused as a gap.
-        2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which wait in its place, before batch 3.
-           No number between them and batch 3 is missing, so batch 3 keeps its number.
-        3. The parts take over the futures of the records. Calls of `flush` that waited for batch 2
-           wait for both parts, and the parts hold its memory.
-        4. A part can be refused as well, and is split again. A single record fails with the error.
+        2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which wait in its place before batch 3.
+           No number is missing between 2b and batch 3, so batch 3 keeps its number.
+        3. The parts take over the futures of the records, and the memory of batch 2. Calls of
+           `flush` that waited for batch 2 wait for both parts.
+        4. If a part is refused, it is split again. A single record fails with the error.
 
-        The topic's limit was learnt before (`BatchSizing.refuse`), so later batches are smaller.
+        The caller has lowered the size limit of the topic (`BatchSizing.refuse`), so later batches
+        are smaller.
         """
         parts = split_batch(batch, self.accumulator.sizing(batch.partition.topic))
         if not parts:
@@ -391,16 +400,17 @@ class BatchCompletion:
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Fail the futures of `batch`, whose delivery timeout is over.
 
-        A waiting batch leaves its queue, and its memory is released. A batch in flight cannot be
-        dropped: its request may still be written, and later batches have the next numbers.
+        A waiting batch leaves its queue, and its memory is released. An in-flight batch cannot be
+        dropped: the leader may still write the batch, and later batches have the next numbers.
 
         1. The batch is in flight, and the leader does not respond. The batch times out: its state
-           becomes ABANDONED, the futures fail, and the error says that it may have been written.
-        2. It stays in `in_flight` and keeps its memory, as the connection may still send it.
-        3. The response comes. If the batch was written, the sequence continues after it as usual;
-           only its futures have failed.
-        4. If it was refused, or the connection is lost, it is not sent again: its futures have
-           failed already. The sequence is uncertain then (see `transaction_manager.py`).
+           becomes ABANDONED, and its futures fail with an error that mentions that the batch may
+           have been written.
+        2. The batch stays in `in_flight` and keeps its memory: the connection may still send it.
+        3. The response comes. If the batch was written, the sequence continues after the batch as
+           usual; only the futures have failed.
+        4. If the batch was refused, or the connection is lost, the batch is not sent again, because
+           its futures have failed. The sequence is then uncertain (see `transaction_manager.py`).
         """
         error = self._timeout_error(queue, batch)
         if batch.state == BatchState.IN_FLIGHT:
@@ -409,7 +419,8 @@ class BatchCompletion:
             self.drop(queue, batch, error)
 
     def abandon(self, batch: ProducerBatch, error: BaseException) -> None:
-        """Fail the futures of a batch in flight. The batch itself completes with its response."""
+        """Fail the futures of an in-flight batch with `error`. The batch stays in flight until its
+        request has a response or has failed."""
         batch.transition(BatchState.ABANDONED)
         batch.fail(lambda _: renewed(error))
         if self.transaction is not None:
@@ -422,7 +433,7 @@ class BatchCompletion:
     def reason(
         self, queue: PartitionQueue, batch: ProducerBatch
     ) -> tuple[str, BaseException | None]:
-        """Return why a batch is not delivered, as text, and the error of the last attempt."""
+        """Return why a batch is not delivered yet: a text, and the error that caused it, if any."""
         cause = batch.error
         if cause is not None:
             reason = f"the last attempt failed with: {cause}"
@@ -459,9 +470,10 @@ class BatchCompletion:
             self.drop(queue, batch, error)
 
     def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
-        """Fail a waiting batch."""
+        """Remove a waiting batch from its queue, and fail its futures with `error`."""
         if batch.is_done:
-            # The metrics collector, called for another failed batch, has caused this one to fail.
+            # The application's metrics collector was called for another failed batch, and has
+            # caused this batch to fail meanwhile.
             return
         queue.drop(batch)
         batch.fail(lambda _: renewed(error))
@@ -476,7 +488,8 @@ class BatchCompletion:
         error: BaseException,
         by_record: Callable[[int], BaseException] | None = None,
     ) -> None:
-        """Fail a batch in flight for good. `by_record` returns the error for a record's index."""
+        """Remove an in-flight batch, and fail its futures: with `by_record(index of the record)` if
+        given, else with `error`."""
         queue.remove_in_flight(batch)
         was_done = batch.is_done
         if not was_done:
@@ -507,8 +520,8 @@ def _results_of(
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
     """Return the result of each partition, by topic and number.
 
-    If a partition has several results, the first one with an error counts: otherwise records that
-    were not written might be acknowledged.
+    If a response has several results for a partition, the first result with an error takes
+    precedence, so that records that were not written are never acknowledged.
     """
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     results: dict[tuple[str, int], PartitionProduceResponse] = {}
@@ -530,7 +543,7 @@ def _batch_error(
 
 def _final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
     """Return the error of a refused batch, with a note if an earlier attempt may have succeeded."""
-    # The size limit may have been lowered since that attempt.
+    # The size limit may have been lowered since the earlier attempt.
     is_late = batch.is_unconfirmed and isinstance(error, TOO_LARGE)
     if not (is_late or batch.may_be_written(error)):
         return error
@@ -543,8 +556,8 @@ def _final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResp
 def _doubtful_error(
     partition: TopicPartition, error: BrokerResponseError
 ) -> MessageSizeTooLargeError:
-    """Return the error of a batch that was too large, but may have been written before the limit
-    was lowered.
+    """Return the error of a part of a batch that was refused as too large, but may have been
+    written before the size limit was lowered.
     """
     failure = MessageSizeTooLargeError(
         f"{partition.topic}-{partition.partition}: the batch was refused for its size when it was "
@@ -555,8 +568,8 @@ def _doubtful_error(
 
 
 def _forgotten_error(partition: TopicPartition) -> InvalidProducerIdMapping:
-    """Return the error of a batch that was sent under a producer id which the broker has forgotten
-    since."""
+    """Return the error of a batch that may have been written under a producer id that the broker
+    has forgotten."""
     return InvalidProducerIdMapping(
         f"{partition.topic}-{partition.partition}: the broker has forgotten the producer id, and "
         "an earlier request got no response: the batch may have been written, and is not sent again"
@@ -566,7 +579,7 @@ def _forgotten_error(partition: TopicPartition) -> InvalidProducerIdMapping:
 def _unresolved_error(
     partition: TopicPartition, error: BrokerResponseError
 ) -> OutOfOrderSequenceNumber:
-    """Return the error of a batch that was sent behind one with an unknown outcome."""
+    """Return the error of a batch that was sent behind a batch with an unknown outcome."""
     failure = OutOfOrderSequenceNumber(
         f"{partition.topic}-{partition.partition}: the broker misses records before these, which "
         "were given up without a response; these may have been written with them"
@@ -578,10 +591,10 @@ def _unresolved_error(
 def _record_errors(
     batch: ProducerBatch, error: BaseException, result: PartitionProduceResponse
 ) -> Callable[[int], BaseException] | None:
-    """Return a function that creates the error of a record from its index in the batch (KIP-467).
+    """Return a function that creates the error of a record from its index in the batch (KIP-467);
+    None if the response lists no rejected records.
 
-    Records that the user put into the batch share one future, whose error is that of index 0.
-    Returns None if the broker rejected no record in particular.
+    Records that the user put into the batch share one future, whose error is created for index 0.
     """
     rejected = {
         entry.batch_index: entry.batch_index_error_message for entry in result.record_errors

@@ -1,7 +1,7 @@
-"""The record accumulator: batches that wait for their broker, and the memory that they hold.
+"""The record accumulator: undelivered batches, and the buffer memory that they hold.
 
-Compiled if possible, see message_accumulator.pxd: `MessageAccumulator.append` runs for every
-record.
+The module is compiled if possible (message_accumulator.pxd), because `MessageAccumulator.append`
+runs for every record.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ __all__ = [
 
 
 _QUANTUM = 65_536
-"""Bytes that a waiting call may allocate in its turn while other calls wait. Waiting costs as much
-CPU time as appending some twenty small records; a quantum fits more than two hundred."""
+"""Bytes that a waiting call may allocate in its turn while other calls wait. Waiting once costs as
+much CPU time as appending twenty small records; a quantum fits more than two hundred records."""
 
 _ROUND = 1.0
-"""Seconds after which a waiting call is granted less: a quarter after twice as long, and so on. So
-many others wait, or the brokers are so slow, that with whole quanta its next turn might come after
-`max_block_ms`."""
+"""Seconds of waiting after which the quantum of a call shrinks: to a quarter after twice this time,
+to a ninth after three times. With so many waiting calls, or such slow brokers, whole quanta would
+delay the next turn of a call beyond `max_block_ms`."""
 
 _PER_TURN = 262_144
-"""Bytes granted in one iteration of the event loop, which would be blocked otherwise."""
+"""Limit of the bytes granted in one iteration of the event loop: more would block the loop."""
 
 
 class _Waiter:
-    """A call that waits for memory since loop time `since`: for `need` bytes at once, and up to
-    `quantum` bytes in the same turn (0: not known before its turn)."""
+    """A call that has waited for memory since loop time `since`. It needs `need` bytes at once, and
+    may allocate up to `quantum` bytes in its turn (0: computed when its turn comes)."""
 
     __slots__ = ("future", "grant", "need", "quantum", "since")
 
@@ -86,64 +86,65 @@ class BufferMemory:
     """Counts the free bytes of `buffer_memory`, and grants them to waiting calls in FIFO order.
 
     Owns `free`, `allocatable` and the queue of waiters. Without waiters `allocatable` equals
-    `free`, and any call allocates. With waiters it is the rest of the grant of the task that runs
-    now, and zero for all other tasks. So waiters have equal shares of the memory, and a task goes
-    on at full speed within its share.
+    `free`, and any call may allocate. With waiters `allocatable` is the rest of the running task's
+    grant, and zero while a task without a grant runs. So waiters get equal shares of the memory,
+    and a task does not wait within its share.
 
-    How waiters get memory, and why not more directly:
+    How waiters get memory:
 
-    1. `send` A needs more than is free. It joins the queue, and `allocatable` becomes zero: `send`
-       B, though its record would fit, joins behind A.
+    1. `send` A needs more bytes than are free. A joins the queue, and `allocatable` becomes zero:
+       `send` B joins behind A, even if the record of B would fit.
     2. A batch is written. `release` adds its bytes to `free` and calls `_serve`, which removes
-       waiters from the front of the queue while `free` suffices, and sets their results. Each is
-       granted `_QUANTUM` bytes, or fewer if it has waited for more than `_ROUND`. The last waiter
-       of the queue is granted all remaining bytes.
-    3. The tasks of these waiters run next, one after the other, and `_end_turn` after them, because
-       `_serve` schedules all of them in one step. A task that runs sets `allocatable` to its grant
-       before it allocates. Its further sends allocate from the grant, until it awaits something
-       else. Nothing is counted before it is allocated. So nothing has to be released by a task that
-       was cancelled after step 2, or whose deadline came in the same turn, or that sends no more.
-    4. `_end_turn` looks at `free` again, which contains the unused grants, and the bytes that
-       `release` added during the turn. It grants them to the next waiters, or lets any call
-       allocate if there are none.
-    5. A needs more than its grant, or was granted less than its quantum in step 2. It joins the
+       waiters from the front of the queue while `free` suffices, and sets their results. Each
+       waiter is granted `_QUANTUM` bytes, or fewer bytes after waiting for more than `_ROUND`. The
+       last waiter of the queue is granted all remaining bytes.
+    3. The tasks of these waiters run next, one after the other, and then `_end_turn`, because
+       `_serve` schedules all of them in one step. A running task sets `allocatable` to its grant
+       before it allocates. Further sends of the task allocate from the grant, until the task awaits
+       something else. A grant does not change `free`, only `allocate` does. So a task that is
+       cancelled after step 2, times out in the same turn, or sends no more has nothing to release.
+    4. `_end_turn` reads `free` again, which contains the unused grants, and the bytes that
+       `release` added during the turn. It grants these bytes to the next waiters; without waiters,
+       any call may allocate.
+    5. A needs more than its grant, or was granted less than its quantum in step 2. A joins the
        queue again: at the end after a whole quantum, otherwise at the front with the rest of its
-       quantum. If all of them joined at the end, the waiters whose turn comes with the last few
-       free bytes would get fewer bytes in each round, if their number divides that of all waiters.
+       quantum. (If A always joined at the end, waiters that are granted only the last few free
+       bytes might be the same in each round, and get less than their share.)
     6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have
-       needed more than is free. `_leave` calls `_serve` for the waiters behind it. A deadline in
-       the turn of the grant is ignored: the call goes on with step 3.
-    7. `stop()` refuses the waiters in the queue, and calls that join it later: these yielded to the
-       event loop when it was called. The waiters of step 3 find the producer closed when they run,
-       and allocate nothing.
-    8. Memory is counted by `allocate`, in the step that appends, and released once, by whoever
-       releases the batch: a second release of the same batch has zero bytes.
+       blocked waiters that need less. `_leave` calls `_serve` for the waiters behind it. A deadline
+       in the turn of the grant is ignored: the call continues with step 3.
+    7. `stop()` refuses the waiters in the queue, and calls that join the queue later because they
+       were in `_yield_to_loop` at that time. The waiters of step 3 find the producer closed when
+       they run, and allocate nothing.
+    8. `allocate` counts the memory in the step that appends. `ProducerBatch.release` returns the
+       bytes of a batch once; for a second release of the batch it returns zero.
 
-    Tasks that did not wait run before the waiters of step 3 or after `_end_turn`. A task that joins
-    the queue (also one that a task of step 3 has started eagerly) ends the grant of the running
-    task: a call never overtakes an earlier one of the same task.
+    Tasks that did not wait run before the waiters of step 3 or after `_end_turn`. Joining the queue
+    ends the grant of the running task, even if another task joins that the running task has started
+    eagerly: a call never overtakes an earlier call of the same task.
     """
 
     def __init__(self, loop: AbstractEventLoop, size: int) -> None:
         self.size = size
         self.free = size
-        """Free bytes; below zero when the headers of split batches need more."""
+        """Free bytes; below zero if the additional headers of split batches did not fit."""
         self.allocatable = size
         """Bytes that the running task may allocate without waiting."""
         self.allocated = 0
         """Bytes allocated since the start."""
         self.is_contended = False
-        """Whether calls wait, or were granted memory in this turn."""
+        """Whether calls wait for memory, or were granted memory in this turn."""
         self._is_granting = False
         self._rest = 0
-        """Bytes of its quantum that the running task was not granted, as memory was short."""
+        """The part of the running task's quantum that exceeded the free memory, and was not
+        granted."""
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
         self._refusal: Callable[[], BaseException] | None = None
         self._loop = loop
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a call waits for memory, so that no batch may linger."""
+        """Whether a call waits for memory; batches do not linger meanwhile."""
         return bool(self._waiters)
 
     def allocate(self, size: int) -> None:
@@ -170,8 +171,8 @@ class BufferMemory:
     async def wait(self, need: int, deadline: float) -> None:
         """Wait until `need` bytes are granted to the caller, which must allocate in the same step.
 
-        Raises KafkaTimeoutError at `deadline` (loop time). Then, or cancelled, nothing has
-        changed.
+        Raises KafkaTimeoutError at `deadline` (loop time), and the error of `refuse_waiters`. A
+        call that raises or is cancelled has no effect.
         """
         if self._refusal is not None:
             raise self._refusal()
@@ -193,7 +194,7 @@ class BufferMemory:
         self._begin_turn(waiter)
 
     def _join(self, need: int) -> _Waiter:
-        """Put the running task into the queue, and end its grant."""
+        """Add the running task to the queue, and end the grant of the task."""
         is_first = self._rest > 0
         waiter = _Waiter(need, self._rest, self._loop.time(), self._loop.create_future())
         self._waiters[waiter] = None
@@ -211,7 +212,7 @@ class BufferMemory:
                 self._serve()
 
     def _begin_turn(self, waiter: _Waiter) -> None:
-        """Let the running task allocate its grant (step 3)."""
+        """Set `allocatable` to the grant of the running task (step 3)."""
         if self._is_granting:
             self.allocatable = waiter.grant
             self._rest = max(0, waiter.quantum - waiter.grant)
@@ -224,7 +225,7 @@ class BufferMemory:
         while self._waiters and granted < _PER_TURN:
             waiter = next(iter(self._waiters))
             if not waiter.future.done():
-                # A waiter that needs less must not be served before this one again and again.
+                # Keep FIFO order: smaller waiters behind this one could delay it for ever.
                 if left < waiter.need:
                     break
                 if not waiter.quantum:
@@ -249,7 +250,7 @@ class BufferMemory:
         self._serve()
 
     def refuse_waiters(self, make_error: Callable[[], BaseException]) -> None:
-        """Fail every call that waits, now or later, each with an exception object of its own."""
+        """Fail every call that waits now or later, each call with a new exception object."""
         self._refusal = make_error
         for waiter in self._waiters:
             if not waiter.future.done():
@@ -262,8 +263,7 @@ class BufferMemory:
 class PartitionQueue:
     """The undelivered batches of one partition, oldest first.
 
-    Owns every field. Others read them; each change is a method here, named after the step of a
-    batch that it is:
+    Owns every field. Other classes only read the fields. Each method is one step of a batch:
 
         append() -> seal() -> take() -> complete()
                       ^         |
@@ -280,13 +280,13 @@ class PartitionQueue:
         """Sealed batches, and the open one at the end."""
         self.in_flight: list[ProducerBatch] = []
         self.open: ProducerBatch | None = None
-        """The batch that accepts records, if there is one."""
+        """The batch that accepts records; None without an open batch."""
         self.node: NodeSender | None = None
         """The sender of the partition's leader; None while the leader is unknown."""
         self.in_flight_from: NodeSender | None = None
         """The sender whose responses the batches in `in_flight` wait for."""
         self.retry_at = 0.0
-        """The loop time before which nothing is sent, because of the backoff after a failure."""
+        """The loop time at which the backoff after a failure ends; no batch is sent before."""
         self.sequence = PartitionSequence()
         self._backoff = backoff
 
@@ -302,21 +302,22 @@ class PartitionQueue:
             self.open = batch
 
     def seal(self) -> None:
-        """Close the open batch, if there is one: it accepts no more records."""
+        """Seal the open batch, if any, so that it accepts no more records."""
         batch = self.open
         if batch is not None:
             self.open = None
             batch.transition(BatchState.SEALED)
 
     def assign(self, node: NodeSender | None) -> None:
-        """Move the queue to the sender of another leader; None while there is no leader.
+        """Move the queue to `node`, the sender of the partition's leader; None without a leader.
 
-        This ends the backoff after a failure, which waited for the metadata to change.
+        A new leader ends the backoff after a failure, because the backoff only waits for metadata
+        to change; not after many attempts of the oldest batch.
         """
         if self.node is not node:
             if self.node is not None:
-                # Otherwise both senders would send from the queue. Batches in flight from the old
-                # sender stay there.
+                # Without this, both senders would send from the queue. In-flight batches of the old
+                # sender stay in flight.
                 self.node.discard(self)
             self.node = node
             is_another = node is not None and node is not self.in_flight_from
@@ -331,31 +332,32 @@ class PartitionQueue:
         self.in_flight_from = node
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Remove a batch that was written, and reset the backoff."""
+        """Remove a batch that the leader has written, and reset the backoff."""
         self.in_flight.remove(batch)
         self.retry_at = 0.0
         if self._backoff.failures:
             self._backoff.reset()
 
     def remove_in_flight(self, batch: ProducerBatch) -> None:
-        """Remove a batch whose request failed, and which is not sent again."""
+        """Remove an in-flight batch that has failed and is not retried."""
         self.in_flight.remove(batch)
 
     def requeue(self, batch: ProducerBatch, error: BaseException) -> None:
-        """Move a batch in flight back to the waiting ones, to be sent again after `error`.
+        """Move an in-flight batch back to the waiting batches, for a retry after `error`.
 
-        Its position follows from its sequence number. The end of the queue, or the front, would be
-        wrong:
+        The sequence number decides the position of the batch in the queue. The end or the front of
+        the queue would be wrong:
 
         1. Batches 1, 2 and 3 are in flight. Batch 4 waits and has no sequence number yet.
-        2. Batch 1 is written. Batch 2 fails ("not leader") and moves back to the front: 2 4.
-        3. Batch 3, in the next request, fails for the same reason. At the front it would be sent
-           before batch 2, and the leader would refuse it as a gap. At the end it would be behind
-           batch 4, which is about to get the number after it.
-        4. By its number it goes between the two: 2 3 4.
+        2. Batch 1 is written. Batch 2 fails with NOT_LEADER and moves back to the front: 2 4.
+        3. Batch 3, in the next request, fails for the same reason. At the front, batch 3 would be
+           sent before batch 2, and the leader would refuse it as a gap. At the end, batch 3 would
+           be behind batch 4, which gets the next sequence number.
+        4. By its sequence number, batch 3 is inserted between both batches: 2 3 4.
 
-        Batches without a number are new, so all of them are behind. Without idempotence no batch
-        has a number, but then only one is ever in flight: it goes to the front.
+        Batches without a sequence number are new, so a requeued batch is inserted before them.
+        Without idempotence no batch has a sequence number, but then only one batch is in flight at
+        a time: it is inserted at the front.
         """
         self.in_flight.remove(batch)
         batch.fail_attempt(error)
@@ -378,8 +380,8 @@ class PartitionQueue:
         else:
             self.waiting.remove(batch)
         batch.transition(BatchState.SETTLED)
-        # The parts have the sequence numbers of the batch, which decide about their positions:
-        # other batches may have been requeued meanwhile.
+        # Insert the parts by their sequence numbers, because other batches may have been requeued
+        # meanwhile.
         if batch.has_sequence:
             for part in parts:
                 self._insert(part)
@@ -387,7 +389,7 @@ class PartitionQueue:
             self.waiting.extendleft(reversed(parts))
 
     def drop(self, batch: ProducerBatch) -> None:
-        """Remove a waiting batch that has failed for good."""
+        """Remove a waiting batch that has failed and is not retried."""
         if batch is self.open:
             self.open = None
         self.waiting.remove(batch)
@@ -395,23 +397,25 @@ class PartitionQueue:
             self.node.discard(self)
 
     def clear_sequences(self) -> None:
-        """Clear the sequence numbers of the waiting batches: the sequence begins again at 0."""
+        """Clear the sequence numbers of the waiting batches, before the sequence restarts at 0."""
         for batch in self.waiting:
             batch.clear_sequence()
 
     def set_error(self, error: BaseException) -> None:
-        """Record why the oldest batch cannot be sent, for the error of its delivery timeout."""
+        """Record why the oldest waiting batch cannot be sent, for the error of its delivery
+        timeout."""
         if self.waiting:
             self.waiting[0].set_error(error)
 
     def pause(self, now: float) -> None:
-        """Send nothing for the next backoff, unless the queue pauses already."""
+        """Begin the next backoff, unless a backoff is in progress."""
         if self.retry_at <= now:
             self.retry_at = now + self._backoff.next()
 
 
 def _is_before(sequence: int, other: int) -> bool:
-    # Sequences wrap at 2**31, and two batches of one queue are never half of that apart.
+    # Sequence numbers wrap at 2**31. Two batches of one queue are always less than half of that
+    # apart.
     return 0 < (other - sequence) & 0x7FFFFFFF < 0x40000000
 
 
@@ -427,10 +431,8 @@ class _Flush:
 
 
 class PendingBatches:
-    """All batches whose futures have no result, oldest first.
-
-    Owns that list, and the calls of `flush` that wait for some of the batches.
-    """
+    """All batches whose futures have no result, oldest first. Owns these batches, and the calls of
+    `flush` that wait for some of them."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._queues: dict[ProducerBatch, PartitionQueue] = {}
@@ -445,7 +447,7 @@ class PendingBatches:
         return iter(self._queues)
 
     def entries(self) -> list[tuple[ProducerBatch, PartitionQueue]]:
-        """Return the batches with their queues, in a list that callers may keep."""
+        """Return the batches with their queues, as a copy: batches may be removed meanwhile."""
         return list(self._queues.items())
 
     def add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
@@ -460,16 +462,19 @@ class PendingBatches:
         await self._added.wait()
 
     def finish(self, batch: ProducerBatch) -> None:
-        """Remove a batch whose futures have results; end the flushes that waited for it last."""
+        """Remove a batch whose futures have results; end each flush for which this was the last
+        pending batch."""
         self._queues.pop(batch, None)
-        # A flush waits only for batches from before its call, or it would never end under load.
+        # A flush waits only for batches that were pending at its call, or it would never end under
+        # load.
         for flush in self._flushes:
             flush.pending.discard(batch)
             if not flush.pending and not flush.future.done():
                 flush.future.set_result(None)
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace `batch` by the `parts` that it was split into; flushes wait for all of them."""
+        """Replace `batch` by the `parts` that it was split into, also in the flushes that wait for
+        `batch`."""
         queue = self._queues.pop(batch)
         for part in parts:
             self._queues[part] = queue
@@ -505,21 +510,21 @@ class PendingBatches:
 
 
 BATCH_OVERHEAD = 1024
-"""Bytes of buffer memory counted for each batch besides its records."""
+"""Bytes of buffer memory counted for each batch in addition to its records."""
 
 _RECORD_FRAME = 36
-"""More bytes than a record has in a batch besides its key, value and headers."""
+"""An upper bound of the bytes of an encoded record without its key, value and headers."""
 
 _RIVALS = 7
-"""How many other partitions are compared when records without a key switch to another one."""
+"""How many more random partitions `TopicQueues.switch` compares with the first."""
 
 _YIELD_BYTES = 262_144
-"""After so many bytes without a pause `send` yields to the event loop."""
+"""Bytes that may be appended before `send` yields to the event loop."""
 
 _GROWTH_TIME = 1.0
-"""Seconds for which a batch grows."""
+"""The age in seconds up to which a batch may grow beyond `max_batch_size`."""
 
-# C numbers in the compiled module, where globals would be looked up for every record.
+# These are C integers in the compiled module; Python globals would be looked up for every record.
 _PER_RECORD = RECORD_OVERHEAD
 _AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
 
@@ -530,7 +535,7 @@ _Headers = Sequence[tuple[str, "bytes | None"]]
 
 
 def headers_bound(headers: _Headers) -> int:
-    """Return at least as many bytes as `headers` have in a batch."""
+    """Return an upper bound of the encoded size of `headers` in a batch."""
     size = 0
     for name, value in headers:
         size += 10 + 4 * len(name)
@@ -540,19 +545,20 @@ def headers_bound(headers: _Headers) -> int:
 
 
 def record_bound(key: bytes | None, value: bytes | None, headers: _Headers) -> int:
-    """Return at least as many bytes as a record has in a batch of its own."""
+    """Return an upper bound of the size of a batch with this record alone."""
     return 100 + headers_bound(headers) + len(value or b"") + len(key or b"")
 
 
 class MessageBatch(ProducerBatch):
-    """aiokafka's name of a batch. Programs replace methods of it; nothing here calls them."""
+    """The class to which programs for aiokafka attach instrumentation. No code here calls its
+    methods: batches are of class ProducerBatch."""
 
 
 class TopicQueues:
-    """The queues of a topic's partitions, as the last metadata listed them.
+    """The queues of a topic's partitions, according to the last metadata.
 
-    Owns the partition for records without a key (`sticky`). `MessageAccumulator` counts down the
-    bytes until the next switch (`_left`), without a call per record.
+    Owns the partition for records without a key (`sticky`). `MessageAccumulator` itself decrements
+    `_left`, the bytes until the next switch, to save a call per record.
     """
 
     def __init__(
@@ -562,8 +568,8 @@ class TopicQueues:
         sizing: BatchSizing,
         quantum: int,
     ) -> None:
-        """Records without a key go to one of the `available` queues, whose partitions have a
-        leader, until it has received `quantum` bytes, and then to another.
+        """Records without a key are appended to one of the `available` queues, whose partitions
+        have a leader; after `quantum` bytes, to another of them.
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}
@@ -574,12 +580,12 @@ class TopicQueues:
         self._left = 0
 
     def switch(self) -> PartitionQueue:
-        """Switch to another sticky partition: of some random ones that with the fewest batches
-        (KIP-794).
+        """Make a random partition the sticky partition, and return its queue: of several random
+        partitions the one with the fewest undelivered batches (KIP-794).
 
-        So the partitions of a slow broker get fewer records until it has caught up. With only two
-        draws, both may be partitions of the slow broker: that share of all records, however small,
-        would fill the memory in the end, and slow the other brokers down to the pace of this one.
+        So the partitions of a slow broker get fewer records until it has caught up. If only two
+        partitions were compared, both might often belong to the slow broker: its share of the
+        records would finally fill the buffer memory, and slow down all other brokers.
         """
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
@@ -601,10 +607,10 @@ class TopicQueues:
 class MessageAccumulator:
     """Appends records to the open batches of their partitions, in one queue per partition.
 
-    Owns: the queues, the topics' partitions as metadata listed them, the sizes of each topic's
-    batches, whether records are accepted, and how many bytes were appended since the event loop
-    ran. `memory` owns the free bytes and the calls that wait for them, `pending` the
-    undelivered batches, each queue its batches.
+    Owns: the queues, the partitions of each topic according to the last metadata, the batch sizes
+    of each topic, whether records are accepted, and the bytes appended since the last iteration of
+    the event loop. `memory` owns the free bytes and the calls that wait for them, `pending` owns
+    the undelivered batches, and each queue owns the batches of its partition.
     """
 
     def __init__(
@@ -616,19 +622,20 @@ class MessageAccumulator:
         sender: Sender,
         meter: ProducerMeter,
     ) -> None:
-        """`hashes_keys` is true for the default partitioner. With another one, `append` declines
-        records without a partition.
+        """`hashes_keys` is true for the default partitioner. With another partitioner, `append`
+        declines records without a partition.
         """
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.memory = BufferMemory(loop, config.buffer_memory)
         self.pending = PendingBatches(loop)
         self.is_accepting = False
         self.is_yielding = False
-        """Whether a task that sends without a pause has yielded, and continues next."""
+        """Whether `_yield_to_loop` is suspended: its caller continues in this iteration of the
+        event loop."""
         self._topics: dict[str, TopicQueues] = {}
         self._sizing: dict[str, BatchSizing] = {}
         self._yielded_at = 0
-        """`memory.allocated` when the event loop ran last."""
+        """`memory.allocated` at the last yield to the event loop."""
         self._max_record_bytes = config.max_request_size
         self._hashes_keys = hashes_keys
         self._delivery_timeout = config.delivery_timeout
@@ -640,7 +647,7 @@ class MessageAccumulator:
         self._stamp = 0
 
     def accept(self, is_accepting: bool) -> None:
-        """Accept records from now on, or decline all of them."""
+        """Set whether `append` accepts records."""
         self.is_accepting = is_accepting
 
     # -- topics
@@ -655,7 +662,7 @@ class MessageAccumulator:
         return queue
 
     def sizing(self, topic: str) -> BatchSizing:
-        """Return the sizes of the topic's batches, created on first use."""
+        """Return the BatchSizing of `topic`, created on first use."""
         sizing = self._sizing.get(topic)
         if sizing is None:
             sizing = self._sizing[topic] = BatchSizing(self._config, self._loop.time)
@@ -679,17 +686,17 @@ class MessageAccumulator:
         return found
 
     def clear_topics(self) -> None:
-        """Forget which partitions the topics have: `append` declines their records until
-        `topic_queues` was called again."""
+        """Clear the cached partitions of all topics: `append` declines records of a topic until
+        `topic_queues` is called for the topic."""
         self._topics.clear()
 
     def forget_queues(
         self, cluster: ClusterMetadata, may_forget: Callable[[PartitionQueue], bool]
     ) -> list[PartitionQueue]:
-        """Drop the idle queues of topics that are not in `cluster`; return these queues.
+        """Remove and return the idle queues of topics that are not in `cluster`.
 
         Args:
-            may_forget: Returns whether an idle queue can be dropped.
+            may_forget: Returns whether an idle queue can be removed.
         """
         topics = {partition.topic for partition in self.queues}
         absent = {topic for topic in topics if not cluster.partition_ids(topic)}
@@ -708,15 +715,17 @@ class MessageAccumulator:
     # -- yielding to the event loop
 
     def note_yield(self) -> None:
-        """Count the appended bytes from zero: the event loop has just run something else."""
+        """Restart the count of appended bytes, because the event loop has run other callbacks."""
         self._yielded_at = self.memory.allocated
 
     async def _yield_to_loop(self) -> None:
         self.is_yielding = True
-        # Scheduled after the callbacks of the NodeSenders, and before the caller continues.
+        # `_end_yield` runs after the callbacks of the NodeSenders, which read `is_yielding`, and
+        # before the caller continues.
         self._loop.call_soon(self._end_yield)
         await asyncio.sleep(0)
-        # Not before the pause, or another task would overtake the caller.
+        # Reset the count only after the sleep. Before, `append` would accept records of another
+        # task, which would overtake the caller.
         self._yielded_at = self.memory.allocated
 
     def _end_yield(self) -> None:
@@ -734,17 +743,17 @@ class MessageAccumulator:
         headers: _Headers,
         is_awaited: bool = False,
     ) -> Future[Any] | None:
-        """Append a record and return its future: an asyncio.Future if the caller awaits it at once
-        (`is_awaited`).
+        """Append a record and return its future, which is an asyncio.Future if `is_awaited`: the
+        caller awaits it at once.
 
-        Returns None, with nothing changed, if the record has to wait, or to be checked or
-        converted first.
+        Returns None, without appending, for a record that has to wait, or needs checks or
+        conversions.
         """
         memory = self.memory
         if not self.is_accepting:
             return None
-        # Yield to the event loop now and then. A caller that awaits yields anyway, unless another
-        # call yields already: that goes first.
+        # Yield to the event loop every `_YIELD_BYTES`. A caller that awaits the future yields
+        # anyway; but while another call is suspended in `_yield_to_loop`, it must not be overtaken.
         if memory.allocated - self._yielded_at > _YIELD_BYTES and (
             not is_awaited or self.is_yielding
         ):
@@ -789,7 +798,8 @@ class MessageAccumulator:
         return self.append_to(topic_queues, queue, timestamp, key, value, headers, is_awaited)
 
     def _now(self) -> int:
-        """Return the milliseconds since 1970, as the same object until they change."""
+        """Return the milliseconds since 1970. Calls within one millisecond return the same int
+        object, which saves memory."""
         seconds = _clock.wall_time()
         stamp = int(seconds * 1000)
         if stamp != self._last_stamp:
@@ -831,7 +841,7 @@ class MessageAccumulator:
     ) -> Future[Any]:
         """Append a record without a key to the sticky partition; return its future."""
         queue = topic_queues.sticky
-        # An open batch is filled even if the quantum is used up.
+        # Fill the open batch even if the quantum is used up.
         if queue is None or (topic_queues._left <= 0 and queue.open is None):
             queue = topic_queues.switch()
         batch = queue.open
@@ -842,8 +852,8 @@ class MessageAccumulator:
                 topic_queues._left -= batch.reserved - before - _PER_RECORD
                 self.memory.allocate(batch.reserved - before)
                 return future
-            # The batch is full: switch even if some bytes of the quantum are left, or another batch
-            # would be opened for them.
+            # The batch is full: switch now, because the rest of the quantum would open a small
+            # batch.
             if not self._grow(topic_queues, queue, batch):
                 queue.seal()
                 self._notify_sender(queue)
@@ -869,29 +879,31 @@ class MessageAccumulator:
             topic_queues._left -= batch.reserved - BATCH_OVERHEAD - _PER_RECORD
         is_full = batch.builder.size >= batch.builder.size_limit
         if is_full and not self._grow(topic_queues, queue, batch):
-            batch.transition(BatchState.SEALED)  # it need not linger
+            batch.transition(BatchState.SEALED)  # a full batch does not linger
         self._enqueue(queue, batch)
         return future
 
     def _grow(self, topic_queues: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Double the limit of the open batch of `queue`, which is full; return whether it grows.
+        """Double the size limit of the full open batch of `queue`; return whether the limit was
+        raised.
 
-        A batch grows only while other batches wait before it, so growing does not delay it. Few
-        large batches have a higher throughput than many small ones: brokers and `NodeSender` work
-        by batch and by request.
+        A batch grows only while other batches of the partition wait before it, so growing does not
+        delay it. A few large batches have a higher throughput than many small batches, because
+        brokers and `NodeSender` have costs per batch and per request.
         """
         largest = topic_queues.sizing.largest
         limit = max(batch.builder.size_limit, batch.builder.size)
         if limit >= largest or not queue.waiting or queue.waiting[0] is batch:
             return False
-        # All records of a batch expire together: late ones would have little time for delivery.
+        # All records of a batch expire together: records that are added late would have little time
+        # for delivery.
         if self._loop.time() - batch.created > _GROWTH_TIME:
             return False
         batch.grow(min(2 * limit, largest))
         return True
 
     def _new_batch(self, partition: TopicPartition, builder: RecordBatchBuilder) -> ProducerBatch:
-        """Return a batch whose delivery timeout begins now."""
+        """Return a new batch, whose delivery timeout begins now."""
         now = self._loop.time()
         deadline = now + self._delivery_timeout
         batch = ProducerBatch(partition, builder, now, deadline, self._loop)
@@ -902,11 +914,12 @@ class MessageAccumulator:
         queue.append(batch)
         self.pending.add(batch, queue)
         self.memory.allocate(batch.reserved)
-        self._yielded_at += BATCH_OVERHEAD  # only the bytes of records count
+        self._yielded_at += BATCH_OVERHEAD  # `_YIELD_BYTES` is about the bytes of records only
         self._notify_sender(queue)
 
     def _notify_sender(self, queue: PartitionQueue) -> None:
-        """Tell the sender of `queue` that a batch was opened or sealed."""
+        """Notify the sender of `queue` that a batch was opened or sealed; route a queue without a
+        sender."""
         node = queue.node
         if node is None:
             self._sender.route_new(queue)
@@ -916,24 +929,26 @@ class MessageAccumulator:
     async def wait_for_memory(
         self, need: int, deadline: float, topic: str = "", partition: int | None = None
     ) -> float:
-        """Wait until the caller may append `need` bytes, which it must do in the same step. Return
-        the seconds for which they were not free.
+        """Wait until `need` bytes of memory are free for the caller, which must append without
+        awaiting in between. Return the seconds for which too little memory was free.
 
         Raises MessageSizeTooLargeError if `need` exceeds `buffer_memory`, KafkaTimeoutError at
-        `deadline` (loop time). Then, or cancelled, nothing has changed.
+        `deadline` (loop time). A call that raises or is cancelled has no effect.
         """
         self.memory.check_size(need)
-        # With the overheads that `append` counts, or it would decline the caller's next record.
+        # Add the overheads that `append` counts; with less memory `append` would decline the
+        # caller's next record.
         need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
-        # Yield before the memory is checked: meanwhile an earlier call may allocate or begin to
-        # wait, and must not be overtaken.
+        # Yield before checking the memory: during the yield an earlier call may allocate or begin
+        # to wait, and must not be overtaken.
         if self.memory.allocated - self._yielded_at > _YIELD_BYTES:
             await self._yield_to_loop()
         if need <= self.memory.allocatable:
             return 0.0
         if self._config.linger and not self.memory.has_waiters:
-            # The memory is held by lingering batches. While calls wait for memory, batches do not
-            # linger: see `NodeSender._lingered`. They stay open while their connection is busy.
+            # Lingering batches hold memory. Notify their senders, because batches do not linger
+            # while calls wait for memory (`NodeSender._lingered`). The batches are not sealed here:
+            # they can accept records while their connection is busy.
             for batch, queue in self.pending.entries():
                 if batch is queue.open:
                     self._notify_sender(queue)
@@ -953,7 +968,7 @@ class MessageAccumulator:
     ) -> asyncio.Future[RecordMetadata]:
         """Append one record and return its future, for programs that use aiokafka's internals.
 
-        `send` does not call it. `timeout` is in seconds, for the wait for memory.
+        `send` does not call this method. `timeout` limits the wait for memory, in seconds.
         """
         timestamp = self._now() if timestamp_ms is None else timestamp_ms
         need = record_bound(key, value, headers)
@@ -966,11 +981,11 @@ class MessageAccumulator:
     def submit(
         self, partition: TopicPartition, builder: BatchBuilder
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue a batch that a user filled and return its future. A batch that was not closed
-        accepts records from `send`.
+        """Queue a batch that the user has filled, and return its future. A batch that the user has
+        not closed accepts records from `send`.
         """
         queue = self.queue(partition)
-        # Records that were sent before come before it in the partition.
+        # Records that were sent before this call come before the batch in the partition.
         queue.seal()
         is_open = not builder.closed()
         batch = self._new_batch(partition, builder.release())
@@ -985,13 +1000,14 @@ class MessageAccumulator:
     # -- completion
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace `batch` by the `parts` that it was split into, in memory and for flushes."""
+        """Replace `batch` by the `parts` that it was split into: in the memory count, and in the
+        flushes that wait for `batch`."""
         self.pending.replace(batch, parts)
         free = batch.release()
         for part in parts:
             part.reserve(part.builder.size)
             free -= part.reserved
-        # Negative if the parts are larger than the batch, because of their headers.
+        # `free` is negative if the additional batch headers make the parts larger than the batch.
         self.memory.release(free)
 
     def seal_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Send the batches of one broker: which batches, in which requests, and the requests in flight."""
+"""Send the batches for one broker: choose them, compress them, and complete Produce requests."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ log = logging.getLogger("aiokafka.producer.producer")
 class OpenBatches(dict["PartitionQueue", None]):
     """The queues whose open batch may wait for more records, in the order in which they were added.
 
-    Owns whether that may differ from the order of their batches. A queue is added late if an older
-    batch of it had to be sent first, or if it comes from the sender of another broker.
+    Owns whether this order may differ from the age of their batches (`_is_mixed`): a queue is added
+    late if an older batch of the queue had to be sent first, or if the queue comes from the
+    NodeSender of another broker.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class OpenBatches(dict["PartitionQueue", None]):
             self[queue] = None
 
     def by_age(self) -> tuple[PartitionQueue, ...]:
-        """Return the queues, the one with the oldest batch first."""
+        """Return the queues, ordered by the age of their oldest batch, the oldest first."""
         if self._is_mixed:
             self._is_mixed = False
             ordered = sorted(self, key=_created)
@@ -73,8 +74,8 @@ class OpenBatches(dict["PartitionQueue", None]):
         return tuple(self)
 
     def pop_created_before(self, time: float) -> dict[PartitionQueue, None]:
-        """Remove and return the first queues, up to one whose oldest batch was created at `time`
-        (loop time) or later. Older batches behind that one follow once it has left, or is as old.
+        """Remove and return the queues before the first one whose oldest batch was created at
+        `time` (loop time) or later. An older batch behind that queue is returned by a later call.
         """
         old = dict.fromkeys(takewhile(lambda queue: _created(queue) < time, self))
         for queue in old:
@@ -90,11 +91,12 @@ def _created(queue: PartitionQueue) -> float:
 
 
 _REPLICATION_TIME = 4.0
-"""Seconds that a broker may take to replicate before a missing response counts as an outage."""
+"""Seconds that a broker may take to replicate records before a missing response counts as an
+outage."""
 
 
 class ProduceInFlight:
-    """A request without a response, and its batches."""
+    """A Produce request without a response, and its batches."""
 
     __slots__ = ("batches", "request", "response", "sent_at")
 
@@ -105,7 +107,8 @@ class ProduceInFlight:
         batches: Batches,
         sent_at: float,
     ) -> None:
-        """`response` resolves with the response, with None if acks=0. `sent_at` is loop time."""
+        """`response` is the future of the response, which is None with acks=0. `sent_at` is loop
+        time."""
         self.request = request
         self.response = response
         self.batches = batches
@@ -113,11 +116,11 @@ class ProduceInFlight:
 
 
 class InFlightRequests:
-    """The requests in flight to one broker, oldest first; completes them in this order.
+    """The in-flight requests to one broker, oldest first; completes them in this order.
 
-    Owns: these requests, and the time by which the oldest should have a response. No task waits for
-    the responses. A request is completed as its response is read, so that the tasks that wait for
-    its records run in the next iteration of the event loop.
+    Owns: these requests, and the time by which the oldest request should have a response. No task
+    waits for the responses: a request is completed while its response is read, so that tasks that
+    wait for its records run in the next iteration of the event loop.
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
@@ -132,18 +135,18 @@ class InFlightRequests:
 
     @property
     def responses(self) -> list[asyncio.Future[Any]]:
-        """The futures of the responses to the requests in flight now."""
+        """The futures of the responses to the in-flight requests."""
         return [sent.response for sent in self._requests]
 
     def add(self, sent: ProduceInFlight) -> None:
-        """Add a request that was just sent. If it could not be sent, its response has failed."""
+        """Add a request that was just sent; `sent.response` has failed if sending failed."""
         self._requests.append(sent)
         sent.response.add_done_callback(self._on_done)
         if len(self._requests) == 1:
             self._expect_oldest()
 
     def abandon(self) -> None:
-        """Forget all requests, whose batches have failed, and release the memory of the batches."""
+        """Forget all requests, and release the memory of their batches, which have failed."""
         for sent in self._requests:
             for _, batch in sent.batches:
                 self._completion.accumulator.memory.release(batch.release())
@@ -153,11 +156,11 @@ class InFlightRequests:
     def on_response(self, request: ProduceRequest, response: ProduceResponse) -> None:
         """Complete `request` while its response is read, unless an older request comes first.
 
-        1. Request 1 is in flight. Request 2 cannot be sent; it has failed, and keeps its place.
+        1. Request 1 is in flight. Sending request 2 fails; request 2 keeps its place in the queue.
         2. Request 3 is sent. The responses to 1 and 3 are read together, and 1 is completed.
-        3. Request 2 is the oldest now, and its batches must be requeued before those of 3 complete.
-           So 3 is left to `_on_done`, which runs in the next iteration of the event loop for 1, and
-           completes both.
+        3. Request 2 is the oldest now. Its batches must be requeued before those of 3 complete. So
+           `_on_done`, which runs for request 1 in the next iteration of the event loop, completes
+           requests 2 and 3.
         """
         if not self._requests or self._requests[0].request is not request:
             return
@@ -169,7 +172,7 @@ class InFlightRequests:
 
     def _on_done(self, response: asyncio.Future[Any]) -> None:
         """Complete requests that failed, or that had to wait for an older request."""
-        # asyncio would log an exception that was never retrieved, as when the producer has stopped.
+        # Mark the exception as retrieved: asyncio would log it, for example after `abandon`.
         response.exception()
         if not self._requests or not self._requests[0].response.done():
             return
@@ -187,8 +190,8 @@ class InFlightRequests:
         except BaseException as error:
             self._node.on_bug(error)
 
-    # Both take a request that was removed before: completing its batches may send the next ones,
-    # which need its place in flight.
+    # The caller of `_succeed` and `_fail` removes the request first: completing its batches may
+    # send another request, which counts toward `max_in_flight_requests`.
 
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         self._expect_oldest()
@@ -196,14 +199,14 @@ class InFlightRequests:
         self._completion.on_response(sent, response)
 
     def _fail(self, sent: ProduceInFlight, error: KafkaError) -> None:
-        # In this order: an outage counts from the time when the response was due, which
-        # `_expect_oldest` forgets.
+        # Note the error first: an outage counts from the time at which the response was due, which
+        # `_expect_oldest` resets.
         self._health.note(error)
         self._expect_oldest()
         self._completion.on_failure(sent, error)
 
     def _expect_oldest(self) -> None:
-        """Expect the response to the oldest request, from now on."""
+        """Expect the response to the request that is the oldest now; time the wait from now on."""
         if self._due is not None:
             self._health.forgive(self._due)
         self._due = self._health.expect("Produce", _REPLICATION_TIME) if self._requests else None
@@ -216,22 +219,22 @@ _PER_TURN = {GZIP: 65_536, SNAPPY: 524_288, LZ4: 524_288, ZSTD: 262_144}
 """Bytes of records that a codec compresses in a millisecond or less, at its default level."""
 
 _PER_TURN_HARD = 32_768
-"""The same for levels above `_EASY_LEVEL`."""
+"""`_PER_TURN` for levels above `_EASY_LEVEL`, which compress more slowly."""
 
 _EASY_LEVEL = {GZIP: 6, LZ4: 2, ZSTD: 3}
 
 _PATIENCE = 0.02
-"""Seconds after which more is compressed in one iteration of the event loop: twice as much after
-twice the time, and so on. A busy application may send more in each of its long iterations than was
-compressed otherwise, and its records would wait behind everything that fits into the buffer memory.
+"""Seconds after which the limit per iteration of the event loop grows: twice the bytes after twice
+this time, and so on. In long iterations a busy application may send more bytes than the limit, so
+that its batches would fill the buffer memory.
 """
 
 
 class BatchCompression:
-    """Compresses the batches of one broker for one request at a time.
+    """Compresses the batches of one broker, for one request at a time.
 
-    Owns: how many bytes of records were compressed in this iteration of the event loop, the queues
-    whose batch is still to be compressed for the next request, and when that request was begun.
+    Owns: the bytes of records compressed in this iteration of the event loop, the queues whose
+    batch is to be compressed for the next request, and the time at which that request was begun.
     """
 
     def __init__(
@@ -248,13 +251,13 @@ class BatchCompression:
         self._queues: deque[PartitionQueue] = deque()
         self._begun_at = 0.0
         self._left = 0
-        """Bytes that still fit into the request."""
+        """The free bytes of the next request."""
         self.has_more = False
-        """Whether the event loop has to run `NodeSender` again: some batches did not fit into the
-        request, or are compressed in a later iteration."""
+        """Whether NodeSender must run again in the next iteration of the event loop, for batches
+        that did not fit into the request, or that are not compressed yet."""
 
     def begin_turn(self) -> None:
-        """Count the compressed bytes from zero: this is another iteration of the event loop."""
+        """Restart the count of compressed bytes in a new iteration of the event loop."""
         self._bytes = 0
 
     @property
@@ -265,8 +268,8 @@ class BatchCompression:
     def begin(self, queues: Iterable[PartitionQueue], now: float) -> None:
         """Begin another request, with batches from `queues`.
 
-        Later batches are for the request after it, so that an application that goes on sending
-        cannot delay this one for ever.
+        Batches that are opened later are for a later request, so that an application that sends
+        without a pause cannot delay this request for ever.
         """
         self._queues.extend(queues)
         self._begun_at = now
@@ -274,8 +277,8 @@ class BatchCompression:
         self._left = self._request_size
 
     def compress(self, now: float) -> bool:
-        """Compress batches until the request is full; return False if some of them are left to
-        another iteration of the event loop, which would be blocked otherwise.
+        """Compress batches until the request is full. Return False if batches are left for the next
+        iteration of the event loop, so that the loop is not blocked.
         """
         limit = self._per_turn * max(1.0, (now - self._begun_at) / _PATIENCE)
         while self._queues and self._left > 0:
@@ -283,7 +286,7 @@ class BatchCompression:
                 self.has_more = True
                 return False
             batch = self._node.seal_next(self._queues.popleft(), now)
-            # A batch that was compressed before may have to wait, so it does not count.
+            # A batch that was compressed before may have to wait, so its size does not count.
             if batch is not None and not batch.builder.compressed_size:
                 self._left -= self._compress(batch)
         if self._queues:
@@ -292,7 +295,7 @@ class BatchCompression:
         return True
 
     def _compress(self, batch: ProducerBatch) -> int:
-        """Compress a sealed batch; return its size."""
+        """Compress a sealed batch; return its compressed size."""
         builder = batch.builder
         builder.build()
         self._bytes += builder.size
@@ -305,27 +308,29 @@ class BatchCompression:
 
 
 _GATHER_TIME = 0.005
-"""Seconds that a batch which is not full waits for more records while requests are in flight.
+"""Seconds that an open batch waits for more records while requests are in flight, without linger.
 
-With nothing in flight it is sent at once. Under load it would be one of many requests with a record
-or two each, which cost more than they save: it is sent after the next response, or this time.
+Without in-flight requests the batch is sent at once. Under load, sending at once would cause many
+requests with one or two records each; so the batch is sent after the next response, or after this
+time.
 """
 
 _BUSY_GATHER_TIME = 0.04
-"""The same while the application sends without a pause: it does not await a result yet, and with a
-thousand partitions every iteration would otherwise send a record or two to each.
+"""Seconds that an open batch waits for more records while the application sends without a pause.
+With a thousand partitions, each iteration of the event loop would else send one or two records to
+each partition.
 """
 
 _GATHER_SHARE = 4
-"""The time to gather records, in multiples of the time to send requests, if that is longer than
-`_GATHER_TIME`: sending must not take all the CPU time."""
+"""The least time to gather records, in multiples of the CPU time of sending requests, so that
+sending does not take all the CPU time."""
 
 _LONGEST_GATHER_TIME = 0.2
-"""Seconds beyond the linger time after which a batch that is not full is sent in turn with the full
-ones. Otherwise these would overtake it for as long as they fill the requests."""
+"""Seconds beyond the linger time after which an open batch takes its turn among the ready batches.
+Without this limit, ready batches that fill the requests would always overtake the open batch."""
 
 NAMED_TOPICS_VERSION = 12
-"""The last version of ProduceRequest that names topics; later ones have topic ids (KIP-516)."""
+"""The last version of ProduceRequest with topic names; later versions have topic ids (KIP-516)."""
 
 CLIENT_ADDS_VERSION = 11
 """The last version with which the client adds partitions to a transaction. With later versions the
@@ -339,15 +344,15 @@ _FIRST_ZSTD = 7
 class NodeSender:
     """Sends the batches of the partitions that one broker leads.
 
-    Owns: which of their queues have a batch to send (`_ready`), which may wait for more records
-    (`_lingering`), and which wait for the backoff after a failure (`_backing_off`).
+    Owns: the queues with a batch to send (`_ready`), the queues whose open batch may wait for more
+    records (`_lingering`), and the queues in the backoff after a failure (`_backing_off`).
 
-    While its connection accepts requests, it needs no task: batches are sent in the event loop's
-    iteration after the one in which they were opened (`_on_turn`), or after a response
-    (`send_more`). The task, `run`, connects, and waits for a connection that accepts no requests.
-    All of them send through `_pump`, which never waits. A partition's batches are in flight on one
-    connection at a time, so they arrive in order. After a failure they are sent again one by one,
-    oldest first.
+    While the connection accepts requests, callbacks send the batches: `_on_turn`, in the iteration
+    of the event loop after the batch was opened, or `send_more`, after a response. The task, `run`,
+    connects, and waits while the connection accepts no requests. The callbacks and the task send
+    through `_pump`, which never waits. The batches of a partition are in flight on one connection
+    at a time, so they arrive in order. After a failure the batches of the partition are sent again
+    one by one, oldest first.
     """
 
     def __init__(self, node_id: int, sender: Sender) -> None:
@@ -366,12 +371,12 @@ class NodeSender:
         self._lingering = OpenBatches()
         self._backing_off: dict[PartitionQueue, None] = {}
         self._retry_at = 0.0
-        """The first loop time at which the backoff of a queue ends."""
+        """The loop time at which the first backoff of a queue in `_backing_off` ends."""
         self._connection: BrokerConnection | None = None
         self._wake = asyncio.Event()
         self._turn: asyncio.Handle | None = None
         self._context = copy_context()
-        """The context variables of `start()`, for callbacks."""
+        """The context variables of the producer's `start()`, for callbacks."""
         self._timer = DeadlineTimer(self._loop, self._pump_soon)
         self._gather_until = 0.0
         self._compression = BatchCompression(self._config, self._accumulator, self)
@@ -383,7 +388,7 @@ class NodeSender:
     # -- the queues
 
     def add(self, queue: PartitionQueue) -> None:
-        """Send the oldest batch of `queue`, which may be new, sealed, or requeued."""
+        """Schedule the oldest batch of `queue`, which may be new, sealed, or requeued."""
         if not queue.waiting:
             return
         if self.health.failing_since is not None and not self.is_busy:
@@ -398,18 +403,19 @@ class NodeSender:
         else:
             self._lingering.pop(queue, None)
             self._ready[queue] = None
-            # With more requests in flight, `send_more` sends after the next response.
+            # At the limit of in-flight requests, `send_more` sends after the next response.
             if len(self.requests) < self._config.max_in_flight_requests:
                 self._pump_soon()
 
     def discard(self, queue: PartitionQueue) -> None:
-        """Send nothing more from `queue`: its leader is another broker, or it is empty."""
+        """Remove `queue`, because its leader is another broker, or no batch waits in the queue."""
         self._ready.pop(queue, None)
         self._lingering.pop(queue, None)
         self._backing_off.pop(queue, None)
 
     def close(self) -> None:
-        """Stop the timer, and abandon the requests in flight. The owner of the task ends that."""
+        """Stop the timer and the callbacks, and abandon the in-flight requests. The caller stops
+        the task."""
         self._timer.cancel()
         if self._turn is not None:
             self._turn.cancel()
@@ -417,20 +423,20 @@ class NodeSender:
         self.requests.abandon()
 
     def retire(self) -> None:
-        """End the task: there is nothing to send, and nothing in flight."""
+        """End the task and close. The caller has checked that no batch waits or is in flight."""
         self._is_retired = True
         self._wake.set()
         self.close()
 
     def on_bug(self, error: BaseException) -> None:
-        """End the producer, because a callback of this sender has raised `error`."""
+        """Fail the producer, because a callback of this sender has raised `error`."""
         self._sender.on_bug(f"sender-{self.node_id}", error)
 
     # -- the task, and the callbacks
 
     async def run(self) -> None:
-        """Connect, and wait until the connection accepts requests, whenever there is something to
-        send.
+        """Whenever batches wait, but the connection accepts no requests: connect, wait until the
+        connection accepts requests, and send the batches.
         """
         while not self._is_retired:
             await self._wake.wait()
@@ -440,7 +446,8 @@ class NodeSender:
                 self._take_turn()
 
     def _pump_soon(self) -> None:
-        """Send in the next iteration of the event loop, with everything that this one adds."""
+        """Send in the next iteration of the event loop, together with all batches that the current
+        iteration adds."""
         if self._turn is None:
             self._turn = self._loop.call_soon(self._on_turn, context=self._context)
 
@@ -458,15 +465,15 @@ class NodeSender:
             self.on_bug(error)
 
     def _take_turn(self) -> None:
-        """Send, on a connection that accepts requests."""
+        """Send batches. The caller has checked that the connection accepts requests."""
         self._accumulator.note_yield()
         self._pump()
         if self._lingering and not self.requests and self._accumulator.is_yielding:
-            # No response and no timer leads to the next attempt once the application pauses.
+            # No response and no timer would send the open batches once the application pauses.
             self._pump_soon()
 
     def send_more(self) -> None:
-        """Send further requests, after responses have made room for them."""
+        """Send further requests after a response: fewer requests are in flight now."""
         if self._has_work:
             if self._connection is not None and self._connection.is_ready:
                 self._take_turn()
@@ -476,7 +483,7 @@ class NodeSender:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is something to send, or a request in flight."""
+        """Whether a batch waits to be sent, or a request is in flight."""
         return bool(self.requests) or self._has_work
 
     @property
@@ -485,25 +492,25 @@ class NodeSender:
 
     async def _connect(self) -> bool:
         """Connect unless connected, and wait until the connection accepts requests; return whether
-        it does."""
+        it accepts requests."""
         connection = self._connection
         if connection is not None and connection.is_ready:
             return True
         try:
-            # Another connection would overtake requests that wait on this one: in the write buffer,
-            # or at the broker.
+            # Keep an open connection: requests on another connection would overtake requests in the
+            # write buffer of this connection, or at the broker.
             if connection is None or not connection.is_open:
                 connection = await self._client.connection(self.node_id)
             if self._config.acks == 0 and connection is not self._connection:
-                # With acks=0 a broker can only close the connection if it does not lead a
-                # partition.
+                # With acks=0 there is no response: a broker that does not lead a partition of the
+                # request closes the connection.
                 why = f"node {self.node_id} has closed the connection of a producer with acks=0"
                 connection.closed.add_done_callback(lambda _: self._client.doubt_metadata(why))
             self._connection = connection
             if not connection.is_ready:
                 await connection.gate.wait(self._config.client.request_timeout)
             if not connection.is_ready:
-                # It has closed meanwhile: connect again.
+                # The connection has closed or is still not writable: try again.
                 self._wake.set()
             return connection.is_ready
         except IncompatibleBrokerVersion as error:
@@ -511,48 +518,49 @@ class NodeSender:
             for queue in (*self._ready, *self._lingering, *self._backing_off):
                 self._completion.fail_waiting(queue, error)
         except KafkaError as error:
-            # Also for refused credentials: they were accepted when the client started. While they
-            # are changed, or the identity provider is down, brokers may refuse them for a moment.
+            # Retry even after refused credentials, which were accepted when the client started:
+            # while they are rotated, or during an outage of the identity provider, brokers may
+            # refuse them temporarily.
             self.health.note(error)
             self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._ready, *self._lingering, *self._backing_off):
                 queue.set_error(error)
-        # Without a connection no event leads to the next attempt.
+        # Only this timer leads to the next attempt to connect.
         self._timer.arm(self._loop.time() + self._config.client.retry_backoff)
         return False
 
     # -- sending
 
     def _pump(self) -> None:
-        """Send as many requests as there are batches to send, and the connection accepts.
+        """Send requests while batches are to be sent, and the connection accepts requests.
 
         Which event leads to a request, and why no batch is forgotten:
 
-        1. A batch is opened with nothing in flight. `add` puts its queue into `_lingering` and
-           schedules `_on_turn`, which sends it: the lone record does not wait.
+        1. A batch is opened while no request is in flight. `add` adds its queue to `_lingering` and
+           schedules `_on_turn`, which sends the batch: a lone record does not wait.
         2. More batches are opened while the request is in flight. `add` arms the timer for
-           `_gather_until`; their records collect.
-        3. The response comes first: the request completes, and `send_more` pumps. With nothing else
-           in flight all batches are sent, in one request.
-        4. Or the timer fires first: it schedules `_on_turn`, which pumps, with the next response
-           still to come.
-        5. A batch is full. `add` moves its queue to `_ready` and schedules `_on_turn`, unless as
-           many requests as allowed are in flight: then step 3 sends it.
-        6. The connection accepts nothing (lost, throttled, or its write buffer is full). The pump
-           wakes `run`, which waits in `_connect`; until then responses still come by step 3.
+           `_gather_until`; the batches gather records.
+        3. If the response comes first, the request completes, and `send_more` calls `_pump`. If no
+           other request is in flight, all batches are sent in one request.
+        4. If the timer fires first, it schedules `_on_turn`, which calls `_pump` before the
+           response.
+        5. A batch is full. `add` moves its queue to `_ready` and schedules `_on_turn`, unless the
+           limit of in-flight requests is reached: then step 3 sends the batch.
+        6. The connection accepts no requests (lost, throttled, or the write buffer is full).
+           `_pump` wakes `run`, which waits in `_connect`; responses still complete by step 3.
         7. A batch is requeued after a failure. Its queue waits in `_backing_off` until `retry_at`;
-           the timer, or any pump after that, moves it to `_ready` (`_end_backoffs`).
-        8. `assign_sequence` refuses a number: batches in flight come first, or a producer id, or
-           the coordinator. The queue stays in `_ready`; every response, `Sender.resume` and
-           `Sender._renew_producer_id` lead to the next attempt.
-        9. The application sends without a pause, so batches that are not full stay, also in step 3.
-           With a request in flight the timer is armed. With none, `_take_turn` schedules another
-           `_on_turn` after each of these.
-        10. Compressing a request's batches takes several iterations of the event loop. `_compress`
-            schedules each of them.
+           the timer, or any later `_pump`, moves the queue to `_ready` (`_end_backoffs`).
+        8. `assign_sequence` returns False: the batch waits for in-flight batches, for a producer
+           id, or for the coordinator. The queue stays in `_ready`; every response, `Sender.resume`
+           and `Sender._renew_producer_id` lead to the next attempt.
+        9. The application sends without a pause, so open batches are not sent, even in step 3. With
+           a request in flight, the timer is armed. Without one, `_take_turn` schedules another
+           `_on_turn` in each iteration.
+        10. Compressing the batches of a request takes several iterations of the event loop.
+            `_compress` schedules each iteration.
 
-        So a queue with a waiting batch is in one of the three collections, and each of them has an
-        event to come: a response, the timer, `_on_turn`, or `_wake`.
+        So a queue with a waiting batch is in one of the three collections, and each collection has
+        a pending event: a response, the timer, `_on_turn`, or `_wake`.
         """
         connection = self._connection
         assert connection is not None
@@ -561,10 +569,11 @@ class NodeSender:
         is_ready = True
         while len(self.requests) < limit and (self._has_work or self._compression.has_begun):
             if not is_ready and not connection.is_ready:
-                # Lost, throttled, or the write buffer is full: `run` waits for it.
+                # The connection is lost, throttled, or its write buffer is full: wake `run`, which
+                # waits for a connection.
                 self._wake.set()
                 return
-            is_ready = False  # until it is checked again, as a request follows
+            is_ready = False  # check `connection.is_ready` again before another request
             batches = self._collect(now)
             if not batches:
                 break
@@ -575,17 +584,18 @@ class NodeSender:
             if now < self._gather_until:
                 self._timer.arm(self._gather_until)
             elif self._accumulator.is_yielding:
-                # Wait for the rest of this iteration only, and then for a response.
+                # Try again in the next iteration of the event loop, when the application may pause.
                 self._timer.arm(now)
 
     def _collect(self, now: float) -> Batches:
-        """Move batches into one request: ready ones in turn, then those that have lingered."""
+        """Move batches into flight for one request, and return them: first batches of ready queues,
+        in turn, then open batches that have lingered."""
         batches: Batches = []
         left = self._config.max_request_size
         if self._backing_off and now >= self._retry_at:
             self._end_backoffs(now)
         elif self._backing_off:
-            # The timer may have fired for an earlier time.
+            # Arm the timer again, because it may have fired for another purpose before `_retry_at`.
             self._timer.arm(self._retry_at)
         late = now - self._config.linger - _LONGEST_GATHER_TIME
         self._ready.update(self._lingering.pop_created_before(late))
@@ -603,13 +613,13 @@ class NodeSender:
             if self._compression.is_used:
                 size = batch.builder.compressed_size
                 if not size:
-                    continue  # for the next request
+                    continue  # the batch is compressed for the next request
             if size > self._config.max_request_size and self._completion.split_unsent(queue, batch):
                 self._wake.set()
                 continue
             if batches and size > left:
-                # It is first in the next request. If this one were filled up, smaller batches
-                # would overtake it for as long as they come.
+                # Send the request now, so that this batch is the first of the next request. If the
+                # request were filled up, smaller batches could overtake this batch for ever.
                 return batches
             if self._take(queue, batch):
                 left -= size
@@ -617,7 +627,8 @@ class NodeSender:
         return batches
 
     def _compress(self, now: float) -> bool:
-        """Compress batches for the next request; return False if the event loop must run first."""
+        """Compress batches for the next request; return False if compression continues in the next
+        iteration of the event loop."""
         if not self._compression.has_begun:
             self._compression.begin((*self._ready, *self._lingered(now)), now)
         is_done = self._compression.compress(now)
@@ -626,12 +637,13 @@ class NodeSender:
         return is_done
 
     def seal_next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """Seal and return the batch of `queue` for the next request, None if it has to wait."""
+        """Seal and return the oldest batch of `queue` for the next request; None if the batch has
+        to wait."""
         if queue not in self._ready and queue not in self._lingering:
             return None
         batch = self._next_batch(queue, now)
         if batch is not None and queue in self._lingering:
-            # It is sent with the others, however long their compression takes.
+            # The sealed batch must not linger, however long the compression takes.
             del self._lingering[queue]
             self._ready[queue] = None
         return batch
@@ -669,7 +681,7 @@ class NodeSender:
             yield queue
 
     def _may_send_open(self, now: float) -> bool:
-        """Return whether batches that are not full are sent now, without a linger time."""
+        """Return whether open batches are sent now, if the linger time is 0."""
         if self.requests and now < self._gather_until:
             return False
         if not self._accumulator.is_yielding:
@@ -678,7 +690,8 @@ class NodeSender:
         return not oldest or now >= oldest[0].created + _BUSY_GATHER_TIME
 
     def _next_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """Return the oldest batch of `queue` if it may be sent now, None if it has to wait."""
+        """Return the oldest batch of `queue`, sealed, if it may be sent now; None if the batch has
+        to wait."""
         if not queue.waiting:
             self.discard(queue)
             return None
@@ -686,7 +699,8 @@ class NodeSender:
             self._back_off(queue)
             return None
         batch = queue.waiting[0]
-        # A retry goes alone, so that the order cannot change once more.
+        # Send a retried batch only when no other batch of the partition is in flight; otherwise
+        # another failure could reorder them.
         if queue.in_flight and (batch.goes_alone or not self._may_follow(queue)):
             return None
         if batch is queue.open:
@@ -694,23 +708,24 @@ class NodeSender:
         return batch
 
     def _may_follow(self, queue: PartitionQueue) -> bool:
-        """Return whether a new batch may be sent behind those of `queue` that are in flight.
+        """Return whether a new batch may be sent while other batches of `queue` are in flight.
 
-        Not without sequence numbers: a failed batch would be retried behind the new one. (With
-        acks=0 no batch is retried.) And not behind a retry, as leaders recognize only the last five
-        batches:
+        Without sequence numbers it must wait: a failed batch would be retried behind the new batch.
+        (With acks=0 no batch is retried.) A new batch also waits for a retried batch, because
+        leaders recognize only the last five batches of a producer:
 
-        1. Five batches are sent. All are written, but the response to the first is an error.
-        2. It is sent again, and a sixth before the response comes.
-        3. The sixth is written; the response to the first is an error once more.
-        4. Sent for the third time, the first batch is unknown to the leader, which reports a gap:
-           under a new epoch it would be written twice.
+        1. Five batches are sent. All are written, but the response to batch 1 is an error.
+        2. Batch 1 is sent again, and batch 6 is sent before the response comes.
+        3. Batch 6 is written; the response to batch 1 is an error again.
+        4. Batch 1 is sent for the third time. The leader no longer recognizes it, and reports a
+           gap. Under a new epoch batch 1 would be written twice.
         """
         is_pipelined = self._completion.id_state is not None or self._config.acks == 0
         return is_pipelined and queue.in_flight_from is self and not queue.in_flight[0].goes_alone
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Move `batch` from `queue` into flight; return False if it has to wait."""
+        """Assign a sequence number to `batch`, and move it from `queue` into flight; return False
+        if the batch has to wait for a number."""
         id_state = self._completion.id_state
         if id_state is not None and not id_state.assign_sequence(queue, batch, self._loop.time()):
             self._completion.request_identity()
@@ -718,7 +733,7 @@ class NodeSender:
             self._ready[queue] = None
             return False
         queue.take(self)
-        self.discard(queue)  # and add it at the end, so that every partition has its turn
+        self.discard(queue)  # added at the end below, so that every partition has its turn
         if queue.waiting:
             if _is_filling(queue.waiting[0]):
                 self._lingering.add(queue)
@@ -727,7 +742,7 @@ class NodeSender:
         return True
 
     def _dispatch(self, connection: BrokerConnection, batches: Batches) -> None:
-        """Send one request."""
+        """Send one Produce request with `batches`."""
         config = self._config
         request = ProduceRequest(
             transactional_id=config.transactional_id,
@@ -768,8 +783,8 @@ class NodeSender:
     def _fill(
         self, request: ProduceRequest, batches: Batches, version: int, topic_ids: dict[str, bytes]
     ) -> Batches:
-        """Add the batches to `request`; fail those that this version cannot encode, and return the
-        others."""
+        """Add the batches to `request`, and return them. Batches that this version cannot encode
+        fail, and are left out."""
         topics: dict[str, TopicProduceData] = {}
         added = []
         for queue, batch in batches:
@@ -822,7 +837,7 @@ def _check_version(version: int, codec: int) -> None:
 
 
 def _ids_of_topics(cluster: ClusterMetadata, batches: Batches) -> dict[str, bytes]:
-    """Return the id of every topic; {} if one of them is unknown."""
+    """Return the topic ids of `batches` by topic; {} if the id of a topic is unknown."""
     ids: dict[str, bytes] = {}
     for queue, _ in batches:
         topic = queue.partition.topic

@@ -69,14 +69,14 @@ __all__ = ["AIOKafkaProducer", "ProducerSettings", "TransactionContext"]
 class ProducerSettings:
     """The options of a producer as attributes, which programs read.
 
-    A subclass may set attributes of these names, without an effect here.
+    A subclass may set attributes of these names; the producer ignores them.
     """
 
     _given: ProducerConfig
 
     @cached_property
     def transactional_id(self) -> str | None:
-        """The transactional id; None without transactions."""
+        """The option `transactional_id`; None for a producer without transactions."""
         return self._given.transactional_id
 
 
@@ -108,19 +108,20 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     """Sends records to a Kafka cluster.
 
     Records are collected into batches per partition and sent by background tasks; `send` returns a
-    future that resolves when the record is written. By default every in-sync replica has it then,
-    and retries neither duplicate nor reorder records. Make it in a running event loop and use it in
-    that loop only::
+    future that resolves when the record is written. By default a record counts as written when
+    every in-sync replica has it, and retries neither duplicate nor reorder records. Create the
+    producer in a running event loop, and use it in that loop only::
 
         async with AIOKafkaProducer(bootstrap_servers="localhost:9092") as producer:
             await producer.send_and_wait("topic", b"value")
 
-    Wrong arguments raise ValueError or TypeError at once; a missing compression package
-    UnsupportedCodecError; no event loop RuntimeError. Without a running event loop `loop` is the
-    one for later, which is deprecated. `api_version` and `send_backoff_ms` have no effect.
+    The constructor raises ValueError or TypeError for wrong arguments, UnsupportedCodecError if a
+    compression package is missing, and RuntimeError without an event loop. `loop` is the event loop
+    to use if none is running (deprecated). `api_version` and `send_backoff_ms` have no effect.
 
-    The types of keys and values are those that the serializers take, else bytes or None:
-    `AIOKafkaProducer(value_serializer=dump_order)` sends values that are an `Order`.
+    The types of keys and values are the argument types of the serializers, without a serializer
+    bytes or None: `AIOKafkaProducer(value_serializer=dump_order)` sends values of type `Order` if
+    `dump_order` accepts an `Order`.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -263,7 +264,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             self._transactions = ProducerTransactions(
                 self.client, config, self._sender, config.transactional_id
             )
-        # Raises here, instead of for the first record, if the codec's package is missing.
+        # If the codec's package is missing, raise in the constructor, not for the first record.
         self._message_accumulator.sizing("").new_builder()
 
     def __repr__(self) -> str:
@@ -289,12 +290,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def start(self) -> None:
         """Connect to the cluster, and get a producer id unless idempotence is off.
 
-        Connecting takes at most `request_timeout_ms`, the producer id `max_block_ms` or, if that is
-        longer, `request_timeout_ms`. Raises KafkaConnectionError with the reason of every bootstrap
-        server, AuthenticationFailedError, UnsupportedVersionError for an option that the brokers
-        are too old for, ProducerClosed after `stop()`. After an error or a cancellation everything
-        is closed. Has no effect on a running producer. Concurrent calls share one outcome; a
-        cancelled call leaves the work to the others.
+        Connecting takes at most `request_timeout_ms`; getting the producer id takes at most
+        `max_block_ms` or `request_timeout_ms`, whichever is longer. Raises KafkaConnectionError
+        with the reason of every bootstrap server, AuthenticationFailedError,
+        UnsupportedVersionError if the brokers are too old for an option, ProducerClosed after
+        `stop()`. After an error or a cancellation every connection is closed. Has no effect on a
+        running producer. Concurrent calls share one outcome; if one call is cancelled, another
+        continues.
         """
         self._refuse_if_closed()
         if self._is_started:
@@ -310,7 +312,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         try:
             await self._connect()
         except KafkaError:
-            self._refuse_if_closed()  # `stop()` has caused the error
+            self._refuse_if_closed()  # raises ProducerClosed if `stop()` has caused the error
             raise
         self._refuse_if_closed()
         self._is_started = True
@@ -333,7 +335,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 await self._sender.try_to_obtain_producer_id(deadline)
 
     def _ready_by(self) -> float:
-        # Longer than `request_timeout_ms`, so that a request without a response can be repeated.
+        # `max_block_ms` is longer by default, so a request without a response can be repeated.
         limit = max(self._given.max_block, self._given.client.request_timeout)
         return self._loop.time() + limit
 
@@ -355,15 +357,15 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._owner.start(transactions.serve_batches(), name="transaction")
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Deliver all records, then close everything. Can be called any number of times.
+        """Deliver all records, then stop the background tasks and close every connection. Can be
+        called any number of times.
 
-        `timeout` in seconds limits the delivery; without it every record has its
-        `delivery_timeout_ms`, and the abort of an open transaction takes up to
-        `transaction_timeout_ms`, after which brokers abort it themselves. Records that are not
-        delivered by then fail with ProducerClosed. Calls that wait in `send` fail with
-        ProducerClosed at once. A cancelled call can be repeated and continues where it was. The end
-        of `async with` calls it without a `timeout`; call it before that, with one, to limit the
-        wait.
+        `timeout` (seconds) limits the delivery: records that are not delivered by then fail with
+        ProducerClosed. Without a `timeout`, `delivery_timeout_ms` limits the delivery of records,
+        and `transaction_timeout_ms` limits the abort of an open transaction, which brokers then
+        abort themselves. Calls that wait in `send` fail with ProducerClosed at once. After a
+        cancelled call, call `stop` again to continue. The end of `async with` calls `stop()`
+        without a `timeout`; to limit the wait, call `stop(timeout)` inside the block.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
@@ -387,7 +389,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         await self._shut(deadline)
 
     async def _deliver_rest(self, deadline: float | None) -> None:
-        """Wait until all records are delivered; log why if that takes long."""
+        """Wait until all records are delivered; after `_LONG_STOP` log what delays the delivery."""
         soon = self._loop.time() + _LONG_STOP
         if deadline is None or soon < deadline:
             try:
@@ -415,11 +417,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         try:
             await self.stop()
         finally:
-            # Also if stop() was cancelled: it will not be called again.
+            # If stop() was cancelled, no caller will stop the producer again.
             self._abandon()
 
     def _abandon(self) -> None:
-        """Close at once everything that `stop()` has not closed."""
+        """Close without waiting: fail all records, cancel the tasks, abort the connections."""
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
         self._owner.cancel()
         if self._interception is not None:
@@ -431,13 +433,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     def health(self) -> ProducerHealth:
         """Return the state of the producer and the reasons for it.
 
-        Sends nothing, raises nothing, costs little, and can be called at any time, also before
-        `start()` and after `stop()`.
+        The call sends nothing, raises nothing, costs little, and is allowed at any time, also
+        before `start()` and after `stop()`.
         """
         return self._health_monitor.health()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return a snapshot of the producer's metrics; can be called at any time."""
+        """Return a snapshot of the producer's metrics. Allowed at any time."""
         return read_producer(self.client, self._given, self._sender)
 
     def _refuse_if_closed(self) -> None:
@@ -452,9 +454,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             raise ProducerClosed("the producer is not started: call start() first")
 
     def _check_may_send(self, call: str, number: int | None = None) -> int:
-        """Raise unless records are accepted now; return the number of the transaction.
+        """Raise unless `call` may add records now; return the number of the open transaction, 0
+        for a producer without transactions.
 
-        A call that has waited passes its `number`, because it must not add to another transaction.
+        A call that has waited passes the `number` of its transaction: it must not add its records
+        to a later transaction.
         """
         self._check_usable()
         if self._transactions is None:
@@ -476,25 +480,26 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> Future[RecordMetadata]:
-        """Add a record to a batch; return a future that resolves when it is written, or has failed.
+        """Add a record to a batch; return a future that resolves when the record is written, or has
+        failed.
 
         `key` and `value` are bytes, or whatever the serializers convert to bytes; a record without
         a value is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default
         now; fractions are cut off. `headers` are pairs of name and bytes, from any iterable.
-        Without `partition` the partitioner chooses. The future's result is a RecordMetadata (None
-        with acks=0); it fails at the latest `delivery_timeout_ms` after this call returned.
-        Cancelling the future does not undo the send.
+        Without `partition` the partitioner chooses a partition. The future's result is a
+        RecordMetadata (None with acks=0); the future fails at the latest `delivery_timeout_ms`
+        after this call returned. Cancelling the future does not undo the send.
 
-        Waits up to `max_block_ms` for metadata and buffer memory, and sometimes for one iteration
-        of the event loop. If the call is cancelled while it waits, the record is not sent. Once the
-        call has returned, the record is sent.
-        Raises ValueError or TypeError for wrong arguments (as WrongArgument, also an
+        The call waits up to `max_block_ms` for metadata and buffer memory, and sometimes for one
+        iteration of the event loop. If it is cancelled while it waits, the record is not sent. Once
+        the call has returned, the record is sent.
+        Raises ValueError or TypeError for wrong arguments (often as WrongArgument, which is also an
         AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
         """
         if self._serializes:
             key, value = self._serialize(key, value)
-        # Converted once, because an iterator can be read only once.
+        # An iterator can be read only once, so convert `headers` to a sequence here.
         pairs = as_headers(headers) if headers else ()
         future: Future[RecordMetadata] | None = self._append(
             topic, value, key, partition, timestamp_ms, pairs
@@ -514,11 +519,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     ) -> RecordMetadata:
         """Send a record, wait until it is written, and return its metadata.
 
-        After a cancellation the record may be sent or not. Raises as `send` does, and the error of
-        the delivery.
+        If the call is cancelled, the record may still be sent. Raises as `send` does, and the error
+        of the delivery.
         """
         if type(send := self.send) is not MethodType or send.__func__ is not _send:
-            # `send` is overridden, or wrapped by an object that looks like a method: call that.
+            # `send` is overridden by a subclass or wrapped by instrumentation: call the override.
             return await (await send(topic, value, key, partition, timestamp_ms, headers))
         if self._serializes:
             key, value = self._serialize(key, value)
@@ -532,7 +537,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
         if key is None and value is None:
-            return None, None  # refused later, without calling the serializers
+            # `checked_record` refuses the record; do not call the serializers before.
+            return None, None
         if self._key_serializer is not None:
             key = self._key_serializer(key)
             if type(key) is not bytes and key is not None:
@@ -552,10 +558,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Future[RecordMetadata]:
-        """Send a record that needs checks, has to wait, or passes through interceptors."""
+        """Send a record that `MessageAccumulator.append` declined: it needs checks or conversions,
+        has to wait, or passes through interceptors."""
         number = self._check_may_send("send")
         stand_in = vars(self._message_accumulator).get("add_message")
-        if stand_in is not None:  # a mock, set by a test of a program
+        if stand_in is not None:  # a mock that the test of an application has set
             await self.client._wait_on_metadata(topic)
             tp = TopicPartition(topic, self._partition(topic, partition, key, value, key, value))
             limit = self._given.client.request_timeout
@@ -572,10 +579,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def _send_intercepted(
         self, interception: Interception, given: ProducerRecord, number: int
     ) -> Future[RecordMetadata]:
-        """Send the record that the interceptors return for `given`, in the transaction of this
-        number, and pass them its outcome.
+        """Send the record that the interceptors return for `given`, in transaction `number`; then
+        pass the outcome of the record to the interceptors.
 
-        Raises KafkaTimeoutError if the interceptors lag too far behind for `max_block_ms`.
+        Raises KafkaTimeoutError if too many interceptor calls are still pending after
+        `max_block_ms`.
         """
         await interception.wait_for_room(self._loop.time() + self._given.max_block)
         record = await interception.pass_on(
@@ -589,7 +597,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 record.topic, value, key, record.partition, record.timestamp_ms, headers, number
             )
         except (Exception, asyncio.CancelledError) as error:
-            # Also for a call that is cancelled while it waits, which sends nothing.
+            # A call that is cancelled while it waits sends nothing, so report that outcome too.
             interception.tell("on_acknowledgement", record, None, error)
             raise
         future.add_done_callback(partial(_acknowledge, interception, record))
@@ -629,9 +637,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def _wait_for_memory(
         self, topic: str, partition: int | None, need: int, deadline: float
     ) -> tuple[TopicQueues, float]:
-        """Wait until the topic is known and memory is free; the caller must append at once.
+        """Wait until the topic is known and `need` bytes are free; the caller must append without
+        awaiting in between.
 
-        Returns the queues of the topic, and the seconds for which there was too little memory.
+        Returns the queues of the topic, and the seconds for which too little memory was free.
         """
         waited = 0.0
         while True:
@@ -649,7 +658,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 return queues, waited
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Check that `partition` exists; request metadata once if it is unknown."""
+        """Raise WrongArgument unless `partition` exists; for an unknown partition, refresh the
+        metadata first."""
         if partition >= 0:
             known = await self.client.wait_for_partition(TopicPartition(topic, partition), deadline)
         else:
@@ -669,7 +679,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> int:
-        """Return the partition to which `send` would append such a record now."""
+        """Return the partition to which `send` would append a record with these arguments now."""
         cluster = self.client.cluster
         numbers = cluster.partition_ids(topic)
         if partition is not None:
@@ -688,23 +698,23 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     # -- batches
 
     def create_batch(self) -> BatchBuilder:
-        """Create an empty batch of up to `max_batch_size` bytes, to fill and to send."""
+        """Return an empty batch of up to `max_batch_size` bytes, to fill and pass to
+        `send_batch`."""
         builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None = None
     ) -> Future[RecordMetadata]:
-        """Queue `batch` for sending; return a future for its partition and the offset of its first
-        record.
+        """Queue `batch` for sending; return a future of the RecordMetadata of the first record.
 
-        Without `partition` one is chosen as for a record without a key: by the partitioner, or the
-        next one. `partition` is a keyword argument.
+        Without `partition` a partition is chosen as for a record without a key. `partition` is a
+        keyword argument.
 
         A batch that was not closed accepts the records of later `send` calls for the partition
-        until it is full. Waits as `send` does: if the call is cancelled while it waits, the batch
-        is not sent and can be sent again. Raises as `send` does, WrongArgument (a ValueError) for
-        an empty batch, IllegalStateError for one that was sent.
+        until the batch is full. The call waits as `send` does; if it is cancelled while it waits,
+        the batch is not sent and can be sent again. Raises as `send` does, WrongArgument (a
+        ValueError) for an empty batch, IllegalStateError for a batch that was sent before.
         """
         number = self._check_may_send("send_batch")
         check_topic(topic)
@@ -727,9 +737,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     @property
     def _txn_manager(self) -> ProducerIdState | None:
-        """The state that programs for aiokafka read at this name.
+        """The producer id and the sequence numbers, under the name that programs for aiokafka read.
 
-        None without a producer id, unless `enable_idempotence=True` was passed.
+        None without a producer id; with `enable_idempotence=True` then an empty state.
         """
         id_state = (self._transactions or self._sender.completion).id_state
         if id_state is None and self._demands_idempotence:
@@ -746,7 +756,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     @contextmanager
     def _transacting(self, call: str) -> Iterator[None]:
-        """Count the duration of a `call`; raise ProducerClosed if `stop()` interrupts it."""
+        """Measure the duration of the block for the metric of `call`; raise ProducerClosed if
+        `stop()` interrupts the block."""
         try:
             with self._sender.meter.transacting(call):
                 yield
@@ -756,10 +767,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             raise ProducerClosed(f"the producer was stopped before {call} was done") from error
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: records that are sent from now on are part of it.
+        """Begin a transaction: records that are sent from now on are part of the transaction.
 
-        A commit or an abort that was cancelled is finished first; its error is raised, also that of
-        a fenced producer. Raises IllegalOperation without a `transactional_id`, and
+        A commit or an abort that was cancelled is finished first, and its error is raised, such as
+        ProducerFenced. Raises IllegalOperation without a `transactional_id`, and
         TransactionStateError (an IllegalOperation and an AssertionError) if a transaction is open.
         """
         with self._transacting("begin"):
@@ -769,20 +780,22 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """Wait until all records of the transaction are written, then commit.
 
         Takes up to `max_block_ms`. After a KafkaTimeoutError without `requires_abort`, or a
-        cancellation, the outcome is unknown: call it again to continue where it was. The outcome is
-        also unknown after ProducerClosed, if `stop()` was called meanwhile with too short a
-        timeout. After another error the transaction has to be aborted, unless the error has
+        cancellation, the outcome is unknown: call `commit_transaction` again to continue. The
+        outcome is also unknown after ProducerClosed, if `stop()` was called meanwhile with too
+        short a timeout. After any other error abort the transaction, unless the error has
         `is_fatal`.
         """
         with self._transacting("commit"):
             await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
-        """Drop the records that were not sent, and abort those that were written.
+        """Abort the transaction: records that were not sent are dropped, and consumers with
+        `read_committed` skip records that were written.
 
-        Waits for requests in flight, also if their records have exceeded `delivery_timeout_ms`:
-        before KIP-890 brokers would write them into the next transaction. Takes up to
-        `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
+        Waits for in-flight requests, even if the records in them have exceeded
+        `delivery_timeout_ms`: brokers without KIP-890 could write these records into the next
+        transaction. Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call
+        `abort_transaction` again.
         """
         with self._transacting("abort"):
             await self._transactional().abort()
@@ -795,18 +808,21 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: Any
     ) -> None:
-        """Commit offsets of a consumer group with the transaction, also if the call is cancelled.
+        """Commit offsets of a consumer group with the transaction. Cancelling the call does not
+        undo this.
 
         `offsets` maps each TopicPartition to the offset of the next record to read, as int,
         (int, str) or OffsetAndMetadata. `group_id` is the consumer that read the records, its
-        `group_metadata()`, or the group's id, which means the consumers of that group in this event
-        loop. So brokers since Kafka 2.5 refuse a member that has lost its partitions.
+        `group_metadata()`, or the group id, which stands for the consumers of that group in this
+        event loop. The request names the member and its generation, so that brokers since Kafka 2.5
+        refuse a member that has lost its partitions.
 
         Raises CommitFailedError if a partition was revoked since its records were returned (even if
-        it was assigned again, until records are requested again), IllegalGenerationError,
-        UnknownMemberIdError or FencedInstanceId if the coordinator responds with them (fatal to
-        that consumer, but not to this producer), ValueError and TypeError for wrong arguments.
-        After an error without `is_fatal` the transaction has to be aborted.
+        the partition was assigned again, until records are requested again), ValueError and
+        TypeError for wrong arguments. If the coordinator responds with IllegalGenerationError,
+        UnknownMemberIdError or FencedInstanceId, the call raises this error, which is fatal to the
+        consumer, but not to this producer.
+        After an error without `is_fatal` abort the transaction.
         """
         with self._transacting("send_offsets"):
             await self._transactional().send_offsets(offsets, group_id)
@@ -814,9 +830,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def flush(self, timeout: float | None = None) -> None:
         """Send all records without lingering, and wait until they are delivered or have failed.
 
-        Waits for all records that were sent before the call. `timeout` is in seconds; without it
-        every record has its `delivery_timeout_ms`. Raises KafkaTimeoutError after the timeout. A
-        cancellation has no effect on the records.
+        The call waits for the records that were sent before it. `timeout` is in seconds; without a
+        `timeout`, `delivery_timeout_ms` limits the wait. Raises KafkaTimeoutError after the
+        timeout. Cancelling the call has no effect on the records.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
@@ -825,9 +841,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             await self._message_accumulator.flush(deadline)
 
     def abort_buffered(self) -> None:
-        """Drop the records that wait to be sent: their futures fail with KafkaError.
+        """Drop the records that are not in flight, and fail their futures with KafkaError.
 
-        Records in flight are not dropped. A record that waits for a retry may have been written.
+        A dropped record that was waiting for a retry may have been written.
         """
         self._check_usable()
         self._sender.drop_waiting(KafkaError("not sent: dropped by abort_buffered()"))
@@ -846,7 +862,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     @property
     def buffer_available_bytes(self) -> int:
-        """Free bytes of `buffer_memory`; `send` waits if a record does not fit."""
+        """The free bytes of `buffer_memory`; `send` waits while a record needs more."""
         return max(0, self._message_accumulator.memory.free)
 
 
@@ -857,7 +873,8 @@ _send = AIOKafkaProducer.send
 
 
 def _append_nothing(*_: Any) -> None:
-    """Replace `MessageAccumulator.append`, so that `send` calls the interceptors."""
+    """Decline every record in place of `MessageAccumulator.append`, so that `send` calls the
+    interceptors."""
 
 
 def _is_producer_record(value: Any) -> bool:
@@ -867,8 +884,8 @@ def _is_producer_record(value: Any) -> bool:
 
 
 def _acknowledge_cancelled(interception: Interception, record: ProducerRecord, count: int) -> None:
-    """Call `on_acknowledgement` of the first `count` interceptors: `send` was cancelled in the last
-    of them."""
+    """Call `on_acknowledgement` of the first `count` interceptors with CancelledError: `send` was
+    cancelled while the last of these interceptors ran."""
     error = asyncio.CancelledError("send() was cancelled in an interceptor")
     interception.tell("on_acknowledgement", record, None, error, count=count)
 
@@ -882,8 +899,8 @@ def _acknowledge(
     if future.cancelled():
         error = asyncio.CancelledError("the program has cancelled the future of the record")
     else:
-        # Not `exception()`, which marks the exception as retrieved: asyncio would no longer log
-        # that the program has ignored it.
+        # `exception()` would mark the exception as retrieved: asyncio would no longer log an
+        # exception that the program ignores.
         error = future._exception
         metadata = future.result() if error is None else None
     interception.tell("on_acknowledgement", record, metadata, error)
@@ -893,7 +910,8 @@ def _acknowledge(
 
 
 class TransactionContext:
-    """A transaction as an `async with` block. Created by `AIOKafkaProducer.transaction`."""
+    """Begins a transaction, commits it at the end of the `async with` block, and aborts it after an
+    error. Created by `AIOKafkaProducer.transaction`."""
 
     def __init__(self, producer: AIOKafkaProducer[Any, Any]) -> None:
         self._producer = producer
@@ -916,13 +934,13 @@ class TransactionContext:
             if exc is None:
                 await producer.commit_transaction()
         finally:
-            # Also after a failed transaction or an unfinished commit: no other call ends them.
+            # After a failed transaction or an unfinished commit, no other call would abort it.
             if transactions.transaction.is_undecided and not producer._closed:
                 try:
                     await producer.abort_transaction()
                 except KafkaError as error:
-                    # Logged only: the error that led to the abort is more important. The next
-                    # transaction repeats the abort first.
+                    # Raise the error that led to the abort, and only log this one. The next
+                    # `begin_transaction()` repeats the abort first.
                     log.warning("%s: the transaction is not aborted yet: %s", producer, error)
 
 

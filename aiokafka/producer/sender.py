@@ -51,12 +51,13 @@ T = TypeVar("T")
 
 _NO_TIMEOUT = 0x7FFFFFFF
 
-# A coordinator that is still writing the markers of the last transaction is ready in milliseconds.
+# CONCURRENT_TRANSACTIONS: the coordinator still writes the markers of the last transaction, which
+# takes milliseconds.
 _CONCURRENT_BACKOFF = 0.002
 
 
 class ProducerIdentity(NamedTuple):
-    """The producer id and its epoch."""
+    """A producer id and its epoch, from an InitProducerId response (KIP-98)."""
 
     producer_id: int
     epoch: int
@@ -69,10 +70,11 @@ async def retry(
     attempt: Callable[[], Awaitable[T]],
     also_retriable: tuple[type[KafkaError], ...] = (),
 ) -> T:
-    """Repeat `attempt` while its error is retriable or in `also_retriable`; return its result.
+    """Call `attempt` until it succeeds, and return its result. Errors that are retriable or in
+    `also_retriable` are retried after a backoff.
 
-    `attempt` must end by `deadline` (loop time), with asyncio.TimeoutError or with a
-    KafkaTimeoutError that says more: a timer here could fire first and lose the reason.
+    `attempt` must end by `deadline` (loop time) with asyncio.TimeoutError, or with a
+    KafkaTimeoutError that names the reason: a timer here could fire first and lose the reason.
     Raises KafkaTimeoutError at the deadline with the last failure as its cause.
     """
     backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
@@ -98,10 +100,11 @@ async def retry(
 async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
     """Get a producer id and its first epoch, for a producer without transactions.
 
-    Any broker can give one. After an error other brokers are asked before the same one again.
+    Any broker can allocate a producer id. After a retriable error the request is sent to another
+    broker.
 
     Raises KafkaTimeoutError at `deadline` (loop time), UnsupportedVersionError before Kafka 0.11,
-    other errors of brokers as they are.
+    and the errors of brokers that are not retriable.
     """
 
     nodes = RetryNodes(client)
@@ -118,10 +121,10 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
 
 
 def identity_in(response: InitProducerIdResponse, what: str) -> ProducerIdentity:
-    """Return the identity in a response without an error.
+    """Return the producer id and epoch of a response without an error.
 
-    Raises KafkaProtocolError for a negative id or epoch. Brokers would accept records with it, but
-    neither recognize duplicates nor add the records to a transaction.
+    Raises KafkaProtocolError for a negative id or epoch. Brokers would accept records with a
+    negative id, but neither recognize duplicates nor add the records to a transaction.
     """
     identity = ProducerIdentity(response.producer_id, response.producer_epoch)
     if min(identity) < 0:
@@ -130,7 +133,7 @@ def identity_in(response: InitProducerIdResponse, what: str) -> ProducerIdentity
 
 
 def check(error_code: int, what: str) -> None:
-    """Raise the exception for `error_code`, unless that is 0."""
+    """Raise the exception for `error_code`, with the message `what`; return for code 0."""
     if error_code == InvalidProducerEpoch.errno:
         # Coordinators before Kafka 2.7 respond with this code to a producer that was fenced.
         raise ProducerFenced()
@@ -148,8 +151,8 @@ log = logging.getLogger("aiokafka.producer.producer")
 class Sender:
     """Routes every partition queue to the NodeSender of its leader.
 
-    Owns: the NodeSenders and the tasks (`owner`). One of these, `sender_task`, fails batches after
-    their delivery timeout.
+    Owns: the NodeSenders and the background tasks (`owner`). The task `sender_task` fails batches
+    after their delivery timeout.
     """
 
     def __init__(
@@ -162,7 +165,8 @@ class Sender:
         self._client = client
         self._config = config
         self._log = SubjectLog(log, config.subject)
-        # Tasks must not refer to the producer, or it would never be garbage-collected.
+        # Background tasks hold no reference to the producer, so that an unstopped producer can be
+        # garbage-collected.
         self.owner = TaskOwner(config.client.client_id, self._on_task_failed)
         self._loop = asyncio.get_running_loop()
         self.meter = ProducerMeter(self._log, config.metrics_collector)
@@ -173,13 +177,13 @@ class Sender:
         self.sender_task: asyncio.Task[None] | None = None
         self._nodes: dict[int, NodeSender] = {}
         self._sent: dict[str, int] = {}
-        """The number of batches per topic that were sent when `_touch_topics` ran last."""
+        """The number of batches by topic, as of the last `_touch_topics`."""
         self.health = ProducerHealthMonitor(client, self.completion, self._nodes, self.owner)
 
     @property
     def _sender_task(self) -> asyncio.Task[None] | None:
-        """`sender_task` under the name that health checks of applications use: if it is done, the
-        producer is not alive."""
+        """`sender_task` under aiokafka's name, for health checks of applications: the producer is
+        dead if the task is done."""
         return self.sender_task
 
     @property
@@ -188,14 +192,14 @@ class Sender:
 
     @property
     def requests_in_flight(self) -> int:
-        """The number of requests with batches and without a response."""
+        """The number of in-flight Produce requests."""
         return sum(len(node.requests) for node in list(self._nodes.values()))
 
     async def wait_for_responses(self, deadline: float) -> None:
         """Wait until every request that is in flight now has a response, or has failed.
 
-        This takes longer than the completion of its batches if these timed out before. Raises
-        KafkaTimeoutError at `deadline` (loop time).
+        A request stays in flight after its batches have timed out. Raises KafkaTimeoutError at
+        `deadline` (loop time).
         """
         responses = [each for node in self._nodes.values() for each in node.requests.responses]
         if not responses:
@@ -206,9 +210,10 @@ class Sender:
             raise KafkaTimeoutError(f"{len(pending)} Produce requests got no response in time")
 
     async def start(self) -> None:
-        """Start the background tasks. Those of a broker start when it is first needed.
+        """Start the background tasks, except those of NodeSenders, which `_node` starts.
 
-        It awaits nothing, but is a coroutine function because tests of programs replace it by one.
+        Awaits nothing, but is a coroutine function because tests of applications replace `start` by
+        a coroutine function.
         """
         self.owner.keep_context()
         self.sender_task = self.owner.start(self._expire_batches(), name="expiry")
@@ -217,24 +222,25 @@ class Sender:
         self._client.cluster.add_listener(self._on_cluster)
 
     def close(self) -> None:
-        """Stop listening for metadata, and close the NodeSenders; `owner` ends the tasks."""
+        """Stop listening for metadata, and close the NodeSenders. The caller stops the tasks of
+        `owner`."""
         self._client.cluster.remove_listener(self._on_cluster)
         for node in self._nodes.values():
             node.close()
 
     def _on_task_failed(self, error: BaseException) -> None:
-        """Fail all records and waiting calls: a task died, which is a bug, so nothing is delivered
-        any more."""
+        """Fail all records and waiting calls after `error`, a bug, has ended a background task: no
+        record can be delivered any more."""
         self.health.look()
         self.accumulator.accept(False)
         self.accumulator.memory.refuse_waiters(lambda: renewed(error))
         self.fail_all(error)
 
     def on_bug(self, name: str, error: BaseException) -> None:
-        """End the producer at once, because a callback has raised `error`. No task would raise it,
-        and the task of the same broker may wait long for its connection.
+        """Fail the producer at once with `error`, a bug that a callback of the NodeSender `name`
+        has raised: the task of that NodeSender would not raise it.
 
-        Raises `error` again if it is meant to end the program, such as KeyboardInterrupt.
+        Raises `error` again if it is not an Exception, such as KeyboardInterrupt.
         """
         self.owner.fail(name, error)
         if not isinstance(error, Exception):
@@ -243,19 +249,20 @@ class Sender:
     # -- routes
 
     def route_new(self, queue: PartitionQueue) -> None:
-        """Route `queue`, which has no NodeSender and a new batch."""
+        """Route `queue`, which has a new batch but no NodeSender."""
         self._client.touch_topic(queue.partition.topic)
         self.route(queue, self._client.cluster)
 
     def route(self, queue: PartitionQueue, cluster: ClusterMetadata) -> None:
-        """Assign `queue` to the NodeSender of the partition's leader."""
+        """Assign `queue` to the NodeSender of the partition's leader; without a leader, assign None
+        and request metadata."""
         leader = cluster.leader_for_partition(queue.partition)
         if leader is None or leader < 0:
             queue.assign(None)
             if queue.waiting:
                 topic, number = queue.partition
-                # Metadata requests leave out topics that were not used for a while, as in a long
-                # outage.
+                # In a long outage the topic may exceed `metadata_max_idle_ms`, and would be left
+                # out of metadata requests.
                 self._client.touch_topic(topic)
                 self._client.look_for_leader(queue.partition, f"no leader for {topic}-{number}")
             return
@@ -266,7 +273,8 @@ class Sender:
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            # In the context of `start()`, not of the task that sends the first record there.
+            # Use the context variables of `start()`, not those of the task that sends the first
+            # record to this broker.
             node = self.owner.context.run(NodeSender, node_id, self)
             self._nodes[node_id] = node
             self.owner.start(node.run(), name=f"sender-{node_id}")
@@ -275,7 +283,7 @@ class Sender:
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Route queues again after a change of leaders or partitions."""
         self.health.look()
-        # The next record of each topic sets its partitions from the new metadata.
+        # The next record of a topic reads its partitions from the new metadata.
         self.accumulator.clear_topics()
         if self.owner.is_stopping:
             return
@@ -285,8 +293,7 @@ class Sender:
         for queue in self.accumulator.queues.values():
             if id_state is not None:
                 id_state.set_topic_id(queue, cluster.topic_id(queue.partition.topic))
-            # An idle queue without a leader is left alone: it is routed with its next batch
-            # (`route_new`).
+            # `route_new` routes an idle queue without a NodeSender when its next batch is opened.
             if queue.node is not None or queue.waiting:
                 self.route(queue, cluster)
         self._retire_nodes(cluster)
@@ -294,8 +301,7 @@ class Sender:
     def _retire_nodes(self, cluster: ClusterMetadata) -> None:
         """End the NodeSenders of brokers that have left the cluster.
 
-        Most node ids never come back: where brokers are replaced rather than restarted, idle
-        NodeSenders would accumulate.
+        Where brokers are replaced under new node ids, idle NodeSenders would accumulate.
         """
         gone = self._nodes.keys() - set(cluster.node_ids)
         if not gone:
@@ -303,14 +309,14 @@ class Sender:
         used = {queue.node for queue in self.accumulator.queues.values()}
         for node_id in gone:
             node = self._nodes[node_id]
-            # With requests in flight it stays, to complete their batches.
+            # A NodeSender with in-flight requests stays, to complete their batches.
             if node not in used and not node.is_busy:
                 del self._nodes[node_id]
                 node.retire()
                 self.completion.keep_error(newest([], [node.health]))
 
     def _may_forget(self, queue: PartitionQueue) -> bool:
-        """Return whether an idle `queue` can be dropped with its sequence numbers."""
+        """Return whether an idle `queue` can be forgotten with its sequence numbers."""
         id_state = self.completion.id_state
         return id_state is None or id_state.forget(queue)
 
@@ -319,12 +325,12 @@ class Sender:
     async def _expire_batches(self) -> None:
         """Fail each batch when its delivery timeout is over.
 
-        One check per timeout is enough, although batches are added all the time:
+        The task may sleep until the earliest deadline, although batches are added all the time:
 
         1. The task checks all pending batches, and sleeps until `nearest`, their earliest deadline.
-        2. A batch that is opened meanwhile has the same `delivery_timeout_ms`. So its deadline is
-           later than theirs: `nearest` stays right.
-        3. The parts of a batch that was split keep its deadline, so they change nothing either.
+        2. A batch that is opened meanwhile has the same `delivery_timeout_ms`, so its deadline is
+           later than `nearest`.
+        3. The parts of a split batch keep the deadline of the batch, so `nearest` stays correct.
         4. At `nearest` the task fails the batches that are due, and finds the next deadline.
 
         What happens to a batch depends on its state: see `BatchCompletion.expire`.
@@ -332,7 +338,7 @@ class Sender:
         pending = self.accumulator.pending
         while True:
             if not pending:
-                # Before the wait, however long it is, for topics with a batch since the last check.
+                # The wait may be long, so touch topics with a batch since the last check before it.
                 self._touch_topics()
                 await pending.wait_for_next()
             self._touch_topics()
@@ -341,14 +347,14 @@ class Sender:
                 if batch.deadline <= now:
                     self.completion.expire(queue, batch)
             nearest = min((batch.deadline for batch in pending), default=now)
-            # At least once per half of `metadata_max_idle_ms`, because unused topics are forgotten.
+            # Touch topics at least twice per `metadata_max_idle_ms`, or they would be forgotten.
             idle = self._config.client.metadata_max_idle / 2
             await asyncio.sleep(min(nearest - now, idle))
 
     def _touch_topics(self) -> None:
         """Keep topics in the metadata that have pending batches, or batches since the last check.
 
-        `MessageAccumulator.append` does not call the client for each record.
+        (`MessageAccumulator.append` does not touch the topic, because it runs for each record.)
         """
         sent = {topic: counts.batches for topic, counts in self.meter.topics.items()}
         used = {topic for topic, count in sent.items() if count != self._sent.get(topic)}
@@ -358,7 +364,7 @@ class Sender:
             self._client.touch_topic(topic)
 
     def fail_all(self, error: BaseException) -> None:
-        """Fail all undelivered batches: nothing is sent any more."""
+        """Fail all undelivered batches, also those in flight."""
         for batch, queue in self.accumulator.pending.entries():
             if batch.state == BatchState.IN_FLIGHT:
                 self.completion.abandon(batch, error)
@@ -372,7 +378,7 @@ class Sender:
                 self.completion.fail_waiting(queue, error)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Send the batches of these partitions, which were added to the transaction."""
+        """Send the batches of `partitions`, which the coordinator has added to the transaction."""
         for partition in partitions:
             queue = self.accumulator.queue(partition)
             if queue.node is not None:
@@ -381,15 +387,17 @@ class Sender:
     # -- the producer id
 
     async def obtain_producer_id(self, deadline: float) -> None:
-        """Make the producer idempotent. Raises as `init_producer_id` does."""
+        """Get a producer id, which makes the producer idempotent. Raises as `init_producer_id`."""
         id_state = ProducerIdState()
         id_state.set_producer_id(*await init_producer_id(self._client, deadline))
         self.completion.set_id_state(id_state)
 
     async def try_to_obtain_producer_id(self, deadline: float) -> None:
-        """Make the producer idempotent, unless the brokers are too old or refuse this client.
+        """Make the producer idempotent; log a warning if the brokers are too old for it, or refuse
+        this client.
 
-        Also not without any broker: a test of a program may have replaced `bootstrap()`.
+        Does nothing without a known broker: the test of an application may have replaced
+        `bootstrap()`.
         """
         if not self._client.cluster.brokers():
             return
@@ -403,7 +411,7 @@ class Sender:
             )
 
     async def _renew_producer_id(self) -> None:
-        """Get another producer id whenever the brokers no longer accept the old one, or its last
+        """Get another producer id whenever brokers no longer accept the current id, or its last
         epoch is used up.
         """
         wanted = self.completion.identity_wanted
@@ -421,7 +429,7 @@ class Sender:
                 self._log.warning("No new producer id: %s", error)
                 id_state.set_id_error(error)
                 self.completion.keep_error((self._loop.time(), error))
-                # Try again after the backoff: no batch sets the event again.
+                # Retry after the backoff; no batch would set the event again.
                 wanted.set()
                 await asyncio.sleep(backoff.next())
                 continue

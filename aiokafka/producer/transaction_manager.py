@@ -1,37 +1,35 @@
-"""The state of a producer's identity and of its transaction.
+"""The state of a producer's id, epochs and sequence numbers, and of its transaction.
 
 No I/O: `Sender` requests a producer id when `wants_producer_id` is set, `ProducerTransactions`
-talks to the coordinator, and `BatchCompletion` reports the outcome of batches.
+sends requests to the coordinator, and `BatchCompletion` reports the outcome of batches.
 
 Sequence numbers
 ----------------
 
 A leader remembers, for each producer id, the epoch and the sequence numbers of the last five
-batches that it has written. It acknowledges a batch that it knows without writing it again. It
-refuses a batch that does not begin where the last one ended (OutOfOrderSequenceNumber: a gap). So a
-batch keeps its sequence number for as long as it may be in the log, whatever happens to it
-(KIP-98).
+batches that it has written. The leader acknowledges a known batch without writing it again, and
+refuses a batch that does not begin where the last batch ended (OutOfOrderSequenceNumber: a gap). So
+a batch keeps its sequence number for as long as the batch may be in the log (KIP-98).
 
 What happens after a failure (KIP-360, without transactions):
 
 1. Batches 1 (numbers 0 to 9), 2 (10 to 19) and 3 (20 to 29) are in flight; `next` is 30.
-2. Batch 1 fails with a retriable error. It moves back to the front of its queue, with its number.
-   Batches 2 and 3 are refused as gaps, since 1 was not written. `is_oldest` returns that a batch
-   before them is still to come: retrying them in order mends this, and costs no epoch.
-3. Now batch 1 times out instead. It may have been written or not: `is_uncertain`. New batches wait,
-   batches 2 and 3 are sent again under their old numbers. If they are written, batch 1 was in the
-   log, `expected` reaches `next`, and all is well.
-4. If batch 2 is refused as a gap, no batch before it is left: `has_gap`. The leader will refuse
-   every later number of this epoch, so the sequence has to begin again at 0 under the next epoch.
-   (If batch 1 may still be written, and batch 2 with it, batch 2 fails instead:
-   `BatchCompletion._is_too_late_to_say`.)
-   That is safe only when nothing is in flight: a batch in flight with an old number might still be
-   written, and then once more under its new number. `assign_sequence` waits for that, clears the
-   numbers of all waiting batches, and increments the epoch.
+2. Batch 1 fails with a retriable error, and moves back to the front of its queue with its number.
+   Batches 2 and 3 are refused as gaps, because batch 1 was not written. `is_oldest` is false for
+   both batches: retrying the three batches in order succeeds without a new epoch.
+3. Another case: batch 1 times out, and may have been written: `is_uncertain`. New batches wait, and
+   batches 2 and 3 are sent again under their old numbers. If the leader writes batches 2 and 3,
+   batch 1 is in the log, `expected` reaches `next`, and new batches continue the sequence.
+4. If batch 2 is refused as a gap, no undelivered batch precedes it: `has_gap`. The leader will
+   refuse every later number of this epoch, so the sequence restarts at 0 under the next epoch. (If
+   batches 1 and 2 may still be written, batch 2 fails: `BatchCompletion._is_too_late_to_say`.)
+   A restart is safe only without in-flight batches: a batch in flight with an old number might
+   still be written, and then again under its new number. So `assign_sequence` waits for in-flight
+   batches, clears the numbers of all waiting batches, and increments the epoch.
 5. After the last epoch (32767) another producer id is needed: `wants_producer_id`.
 
-With transactions only the coordinator gives epochs. A gap then fails the transaction, and the next
-epoch comes with the abort.
+With transactions only the coordinator allocates epochs: a gap fails the transaction, and the abort
+gets the next epoch.
 """
 
 from __future__ import annotations
@@ -82,13 +80,13 @@ __all__ = [
 _LAST_EPOCH = 0x7FFF
 
 _LONGEST_PAUSE = 300.0
-"""Seconds after which a leader may have forgotten a producer id that has not sent it anything.
-`producer.id.expiration.ms` is a day by default, and minutes where there are many producers.
+"""Seconds without a batch after which a leader may have forgotten a producer id. The default of
+`producer.id.expiration.ms` is a day, but clusters with many producers set it to minutes.
 """
 
 
 class PartitionSequence:
-    """The sequence numbers of one partition. Only `ProducerIdState` writes to it."""
+    """The sequence numbers of one partition. Only `ProducerIdState` changes the fields."""
 
     __slots__ = (
         "epoch",
@@ -107,25 +105,26 @@ class PartitionSequence:
 
     def __init__(self) -> None:
         self.generation = -1
-        """`ProducerIdState.generation` of the producer id that the partition uses."""
+        """The `ProducerIdState.generation` of the producer id that the partition uses."""
         self.producer_id = -1
         self.epoch = -1
         self.next = 0
         """The first sequence number of the next new batch."""
         self.expected = 0
-        """The number that the leader expects next, according to its responses."""
+        """The sequence number that the leader expects next, according to its last response."""
         self.is_uncertain = False
-        """Whether a batch failed after it may have been sent: `expected` may never reach `next`."""
+        """Whether a batch with a sequence number has failed, so that `expected` may never reach
+        `next`."""
         self.is_unresolved = False
-        """Whether a batch failed that may still be written."""
+        """Whether a batch has failed although it may still be written."""
         self.has_gap = False
         """Whether the leader reported that records before the oldest batch are missing."""
         self.known_id = -1
-        """The producer id that the leader knows for certain, under any epoch."""
+        """The producer id that the leader is known to remember, under any epoch; -1 if unknown."""
         self.known_by = -1
-        """The node id of that leader."""
+        """The node id of the leader that remembers `known_id`."""
         self.used_at = 0.0
-        """The loop time at which a batch was last about to be sent."""
+        """The loop time of the last `assign_sequence` for this partition."""
         self.topic_id: bytes | None = None
         """The topic id in the last metadata; None before Kafka 2.8."""
 
@@ -133,26 +132,27 @@ class PartitionSequence:
 class ProducerIdState:
     """Assigns producer ids, epochs and sequence numbers to batches (KIP-98).
 
-    A partition whose sequence is broken begins again at 0 under the next epoch of its own
-    (KIP-360): for a producer without transactions, leaders compare epochs per partition. Owns: the
-    producer id and every `PartitionSequence`.
+    After a gap, the sequence of a partition restarts at 0 under the partition's next epoch
+    (KIP-360): without transactions, each partition has its own epoch. Owns: the producer id and
+    every `PartitionSequence`.
     """
 
     def __init__(self, transaction: Transaction | None = None) -> None:
-        """With a `transaction`, only the coordinator gives epochs: a broken sequence stays broken
-        until the transaction was aborted.
+        """With a `transaction`, only the coordinator allocates epochs: a sequence with a gap cannot
+        restart before the transaction is aborted.
         """
         self.transaction = transaction
         self.producer_id = -1
         self.producer_epoch = -1
         self.generation = 0
-        """Counts the producer ids and epochs that `set_producer_id` has set."""
+        """The number of calls of `set_producer_id`."""
         self.wants_producer_id = True
-        """Whether no producer id is usable: new batches wait for `set_producer_id`."""
+        """Whether another producer id is needed, for which new batches wait."""
         self.id_error: BaseException | None = None
-        """Why the last request for a producer id failed."""
+        """The error of the last request for a producer id; None after a success."""
         self._first_epoch = -1
-        """The first epoch of partitions: higher than the epochs of all forgotten partitions."""
+        """The epoch with which a partition begins. It is higher than the epochs of all partitions
+        that were forgotten under this producer id."""
 
     # -- names of aiokafka's TransactionManager
 
@@ -163,12 +163,12 @@ class ProducerIdState:
 
     @property
     def state(self) -> TransactionState:
-        """The state of the transaction; UNINITIALIZED without transactions."""
+        """The state of the transaction; UNINITIALIZED for a producer without transactions."""
         transaction = self.transaction
         return TransactionState.UNINITIALIZED if transaction is None else transaction.state
 
     def has_pid(self) -> bool:
-        """Return whether there is a producer id."""
+        """Return whether the producer has a producer id."""
         return self.producer_id != -1
 
     def is_in_transaction(self) -> bool:
@@ -176,14 +176,15 @@ class ProducerIdState:
         return self.state is TransactionState.IN_TRANSACTION
 
     def is_fatal_error(self) -> bool:
-        """Return whether the producer has failed for good, so that it cannot even abort."""
+        """Return whether the producer has failed for good, so that not even an abort is
+        possible."""
         return self.state is TransactionState.FATAL
 
     # -- the producer id
 
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
-        """Use a new producer id, or another epoch of the old one. Each partition changes to it when
-        it has nothing in flight.
+        """Set a new producer id, or another epoch of the current id. A partition begins to use the
+        new id and epoch when none of its batches is in flight.
         """
         self.producer_id = producer_id
         self.producer_epoch = self._first_epoch = epoch
@@ -192,11 +193,12 @@ class ProducerIdState:
         self.id_error = None
 
     def set_id_error(self, error: BaseException) -> None:
-        """Record why the brokers gave no producer id."""
+        """Record the error of a request for a producer id."""
         self.id_error = error
 
     def discard_producer_id(self, producer_id: int) -> None:
-        """Request another producer id: the brokers no longer accept `producer_id`."""
+        """Request another producer id, unless `producer_id`, which brokers no longer accept, was
+        replaced before."""
         if producer_id == self.producer_id:
             self.wants_producer_id = True
 
@@ -207,16 +209,16 @@ class ProducerIdState:
     # -- sequence numbers
 
     def assign_sequence(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
-        """Assign the next sequence number to `batch`, the oldest waiting one of `queue`. `now` is
-        loop time.
+        """Assign the next sequence number to `batch`, the oldest waiting batch of `queue`, and
+        return True. `now` is loop time.
 
-        Returns False if the batch has to wait: for batches in flight, for a producer id, or for the
-        coordinator of the transaction. A batch that was sent before keeps its number, since the
-        leader may have it.
+        Returns False if the batch has to wait: for in-flight batches, for a producer id, or for the
+        coordinator of the transaction. A batch that was sent before keeps its number, because the
+        leader may have the batch.
         """
         sequence = queue.sequence
         if now - sequence.used_at > _LONGEST_PAUSE:
-            sequence.known_id = -1  # the leader may have forgotten it
+            sequence.known_id = -1  # the leader may have forgotten the producer id
         sequence.used_at = now
         if self.transaction is not None and not self.transaction.admits(queue.partition):
             return False
@@ -229,14 +231,16 @@ class ProducerIdState:
                 return False
         # A leader accepts any first number from a producer id that it does not know:
         #
-        # 1. The first two batches, 0 and 10, are in flight to a broker that is about to lead.
-        # 2. Batch 0 arrives a moment too early, and is refused. Now the broker leads.
-        # 3. Batch 10 arrives. The leader does not know the id, so it writes the batch.
-        # 4. Batch 0 is sent again. Its number is before those in the log, so the leader refuses it
-        #    for ever: lost.
+        # 1. The first two batches (first numbers 0 and 10) are in flight to a broker that is about
+        #    to become the leader.
+        # 2. Batch 0 arrives too early, and is refused. Now the broker becomes the leader.
+        # 3. Batch 10 arrives. The leader does not know the producer id, so it writes the batch.
+        # 4. Batch 0 is sent again. Its number is lower than the numbers in the log, so the leader
+        #    refuses batch 0 at every attempt: its records are lost.
         #
-        # So the first batch goes alone, to each leader. Under a later epoch of an id that the
-        # leader knows this is not needed: there the leader accepts only 0 as the first number.
+        # So to each leader, the first batch is sent without another batch in flight. Under a new
+        # epoch of a known producer id the leader accepts only 0 as the first number, so there the
+        # first batch needs no such protection.
         if queue.in_flight and not _is_known(queue):
             return False
         if not batch.has_sequence:
@@ -245,11 +249,12 @@ class ProducerIdState:
         return True
 
     def forget(self, queue: PartitionQueue) -> bool:
-        """Return whether `queue`, which has no batches, can be dropped with its sequence numbers.
+        """Return whether `queue`, which has no batches, can be forgotten with its sequence numbers.
 
-        The leader may still remember them when the queue is recreated. Under the same epoch it
-        might take the first batch, which begins at 0, for a duplicate: so partitions begin with a
-        higher epoch from now on. With transactions only the coordinator raises the epoch.
+        The leader may still remember the numbers when the queue is recreated. Under the same epoch
+        it could mistake the first batch, which begins at 0, for a duplicate. So partitions begin
+        with a higher epoch from now on. With transactions, only the coordinator raises the epoch,
+        so a queue with numbers of the current epoch is kept.
         """
         sequence = queue.sequence
         if sequence.generation != self.generation:
@@ -263,8 +268,8 @@ class ProducerIdState:
         return True
 
     def set_topic_id(self, queue: PartitionQueue, topic_id: bytes | None) -> None:
-        """Set the topic id of the last metadata: the leader of a recreated topic knows no producer
-        id."""
+        """Set the topic id of the last metadata. If it has changed, the topic was recreated, and
+        the leader knows no producer id."""
         sequence = queue.sequence
         if topic_id != sequence.topic_id:
             sequence.topic_id = topic_id
@@ -280,7 +285,8 @@ class ProducerIdState:
             sequence.known_by = queue.in_flight_from.node_id
 
     def on_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
-        """Update the sequence after `batch` has failed for good, maybe with an unknown outcome."""
+        """Update the sequence after `batch` has failed for good, perhaps with an unknown outcome.
+        With transactions, fail the transaction."""
         sequence = queue.sequence
         transaction = None if self.is_past(batch) else self.transaction
         if batch.has_sequence and self._is_current(sequence, batch):
@@ -294,8 +300,8 @@ class ProducerIdState:
     def is_past(self, batch: ProducerBatch) -> bool:
         """Return whether `batch` belongs to a transaction that was aborted before its response.
 
-        That is possible where each transaction has its own epoch (KIP-890). Otherwise an abort
-        waits for the response.
+        This happens only in transactions of version 2 (KIP-890), where each transaction has its own
+        epoch: with version 1 an abort waits for the responses.
         """
         if self.transaction is None or not batch.has_sequence:
             return False
@@ -306,9 +312,9 @@ class ProducerIdState:
         """Update the sequence after the leader refused `batch` for its sequence number, epoch or
         producer id.
 
-        Usually a batch before it failed, and both are sent again in order. If there is none before
-        it, the leader has lost records, or never got those of a batch that failed: only a new epoch
-        helps.
+        Usually an earlier batch has failed, and all batches are sent again in order. If no earlier
+        batch is left, the leader has lost records, or never got the records of a failed batch: then
+        the sequence has a gap, which needs a new epoch.
         """
         sequence = queue.sequence
         if not self._is_current(sequence, batch):
@@ -318,7 +324,8 @@ class ProducerIdState:
             sequence.has_gap = True
 
     def _is_over(self, sequence: PartitionSequence) -> bool:
-        """Return whether the next new batch cannot simply have the number `next`."""
+        """Return whether `_begin_again` must prepare the sequence before the next new batch: a
+        batch has failed, the leader reported a gap, or the producer id or epoch has changed."""
         is_old = sequence.generation != self.generation
         return sequence.is_uncertain or sequence.has_gap or is_old
 
@@ -326,9 +333,11 @@ class ProducerIdState:
         return batch.producer_id == sequence.producer_id and batch.producer_epoch == sequence.epoch
 
     def _begin_again(self, sequence: PartitionSequence) -> bool:
-        """Prepare the sequence for a new batch; return False if that is not possible yet.
+        """Prepare the sequence for a new batch, under another epoch or producer id if necessary.
+        The caller has checked that no batch of the partition is in flight.
 
-        No batch of the old sequence is in flight.
+        Returns False if the batch must wait for another producer id, or for the abort of the
+        transaction.
         """
         if self.wants_producer_id:
             return False
@@ -350,20 +359,20 @@ class ProducerIdState:
 
 
 TransactionManager = ProducerIdState
-"""The name in aiokafka, of the object in `producer._txn_manager`."""
+"""aiokafka's name of the class of `producer._txn_manager`."""
 
 
 def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-    """Return whether every undelivered batch of `queue` has a later sequence number than `batch`,
-    or none."""
+    """Return whether no undelivered batch of `queue` has an earlier sequence number than
+    `batch`."""
     return not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting))
 
 
 def _is_known(queue: PartitionQueue) -> bool:
-    """Return whether the leader of `queue` knows the producer id for certain.
+    """Return whether the leader of `queue` is known to remember the producer id.
 
-    Not every leader does: if retention had deleted the records of a producer before a replica
-    copied the log, the replica learns of that producer only from the next record.
+    A new leader may not know the id: if retention deleted the producer's records before a replica
+    copied the log, the replica learns the producer id only from the next record.
     """
     sequence, node = queue.sequence, queue.node
     is_same = node is not None and node.node_id == sequence.known_by
@@ -377,10 +386,11 @@ def _precedes(other: ProducerBatch, batch: ProducerBatch) -> bool:
     return 0 < (batch.base_sequence - other.base_sequence) & 0x7FFFFFFF < 0x40000000
 
 
-# -- Requests of a transaction that got no response, and may be carried out after its end
+# -- Requests of a transaction without a response, which brokers may process after its end
 
 
-# When a SASL session cannot be renewed, its connection closes with the requests in flight.
+# Errors after which a request may have been sent, and may still be processed. (REFUSALS: if
+# re-authentication fails, the connection closes with its in-flight requests.)
 UNANSWERED = (
     KafkaConnectionError,
     NodeNotReadyError,
@@ -392,9 +402,9 @@ UNANSWERED = (
 
 
 class UnansweredRequests:
-    """Records which effects brokers may still apply for requests that got no response.
+    """Records the possible effects of requests without a response, which brokers may still process.
 
-    A request that was sent again counts as well, whatever the response to the repetition.
+    Such a request counts even if it was sent again, whatever the response to the retry.
     """
 
     def __init__(self) -> None:
@@ -405,8 +415,8 @@ class UnansweredRequests:
         self.of_coordinator = False
         """Whether the coordinator may still change or end the transaction."""
         self.of_commit = False
-        """Whether a request to commit got no response that tells its outcome: the transaction may
-        be committed, whatever the response to a later request."""
+        """Whether the outcome of an EndTxn with a commit is unknown: the transaction may be
+        committed, whatever the response to a later request."""
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.groups or self.of_coordinator)
@@ -417,7 +427,8 @@ class UnansweredRequests:
 
     @contextmanager
     def watch_offsets(self, group_id: str) -> Iterator[None]:
-        """Guard a request that stores offsets of a group."""
+        """Add the group if the block, a request that stores offsets of the group, gets no
+        response."""
         try:
             yield
         except UNANSWERED:
@@ -426,7 +437,8 @@ class UnansweredRequests:
 
     @contextmanager
     def watch_coordinator(self) -> Iterator[None]:
-        """Guard a request that changes or ends the transaction at its coordinator."""
+        """Set `of_coordinator` if the block, a request that changes or ends the transaction, gets
+        no response."""
         try:
             yield
         except UNANSWERED:
@@ -435,7 +447,7 @@ class UnansweredRequests:
 
     @contextmanager
     def watch_commit(self) -> Iterator[None]:
-        """Guard a request that commits the transaction."""
+        """Set `of_commit` if the block, an EndTxn with a commit, raises any error."""
         try:
             with self.watch_coordinator():
                 yield
@@ -444,17 +456,17 @@ class UnansweredRequests:
             raise
 
     def note_end(self, is_commit: bool) -> None:
-        """Record that a coordinator may have stored a request to end the transaction, although it
-        responded with an error."""
+        """Record that the coordinator may have stored an EndTxn, although it responded with an
+        error."""
         self.of_commit |= is_commit
 
     def forget_records(self) -> None:
-        """Drop the partitions: every record of the transaction was acknowledged, so leaders
-        recognize a late duplicate by its sequence number."""
+        """Forget the partitions after a commit: every record was acknowledged, so leaders recognize
+        a late duplicate by its sequence number."""
         self.partitions.clear()
 
     def take(self) -> UnansweredRequests:
-        """Return a copy, and clear this object."""
+        """Return a copy of this object, and clear this object."""
         taken = UnansweredRequests()
         taken.partitions, self.partitions = self.partitions, set()
         taken.groups, self.groups = self.groups, set()
@@ -467,7 +479,7 @@ class UnansweredRequests:
 
 
 class TransactionState(Enum):
-    """The states of a producer with transactions."""
+    """The states of a producer with transactions; `_TRANSITIONS` lists the allowed changes."""
 
     UNINITIALIZED = "not started"
     READY = "ready to begin"
@@ -488,7 +500,7 @@ _S = TransactionState
 #   COMMITTED         the commit is stored, but there was no time left to prepare the next
 #                     transaction
 #   ABORTING          abort_transaction(), or stop()
-#   ABORTABLE         records or offsets have failed, or the coordinator has aborted it
+#   ABORTABLE         records or offsets have failed, or the coordinator has aborted the transaction
 #   FATAL             the producer was fenced or is not authorized: an error of _FATAL_ERRORS
 _TRANSITIONS = {
     _S.UNINITIALIZED: {_S.READY, _S.FATAL},
@@ -501,7 +513,7 @@ _TRANSITIONS = {
     _S.FATAL: set(),
 }
 
-# Programs for aiokafka match these words at the beginning of a message; the reason follows.
+# Programs for aiokafka search error messages for these texts. The reason follows the text.
 _NO_RECORDS = "Can't send messages while not in transaction"
 _OPENINGS = {
     "send": _NO_RECORDS,
@@ -518,9 +530,9 @@ _FATAL_ERRORS = (
 
 
 class Transaction:
-    """Owns the state, the error that caused it, and what the coordinator knows of the transaction.
+    """The state of the transaction, the error of a failure, and what the coordinator knows.
 
-    Others read the fields; each change is a method here.
+    Owns every field: other classes read the fields, only methods of this class change them.
     """
 
     def __init__(self, transactional_id: str, on_closed: Callable[[], None]) -> None:
@@ -528,26 +540,26 @@ class Transaction:
         self.transactional_id = transactional_id
         self.state = _S.UNINITIALIZED
         self.number = 0
-        """Counts the transactions. A task that outlives its transaction must not change the next
-        one."""
+        """The number of transactions begun so far. A task compares it, because a task that outlives
+        its transaction must not change the next transaction."""
         self.error: BaseException | None = None
         self.doubt: BaseException | None = None
-        """The error of a leader, if it may mean that the producer was fenced. No records are sent
-        until the coordinator was asked."""
+        """An error of a leader that may mean that the producer was fenced. No records are sent
+        until the coordinator's response shows the reason."""
         self.doubtful: TopicPartition | None = None
-        """The partition of that leader."""
+        """The partition whose leader has sent the error `doubt`."""
         self.is_version_2 = False
-        """Whether leaders add partitions themselves, and every end increments the epoch
-        (KIP-890)."""
+        """Whether leaders add partitions themselves, and every EndTxn increments the epoch
+        (transactions of version 2, KIP-890)."""
         self.needs_new_epoch = False
-        """Whether the next transaction needs another epoch, because it is unknown which sequence
-        numbers the leaders expect."""
+        """Whether the next transaction needs another epoch, because the sequence numbers that
+        leaders expect are unknown."""
         self.has_effects = False
-        """Whether the coordinator may know the transaction, so that it has to be ended there."""
+        """Whether the coordinator may know the transaction, so that EndTxn is necessary."""
         self.is_ending = False
-        """Whether EndTxn with a commit may have been sent: an abort is impossible then."""
+        """Whether EndTxn with a commit may have been sent, so that an abort is impossible."""
         self.is_ended = False
-        """Whether EndTxn has succeeded: at most a new epoch is missing."""
+        """Whether EndTxn has succeeded, so that at most a new epoch is missing."""
         self.partitions: set[TopicPartition] = set()
         """Partitions that the coordinator has added to the transaction."""
         self.wanted: set[TopicPartition] = set()
@@ -555,37 +567,41 @@ class Transaction:
         self.groups: set[str] = set()
         """Groups that the coordinator has added to the transaction."""
         self.unanswered = UnansweredRequests()
-        """Requests that may still be carried out when the transaction is over."""
+        """Requests without a response, which brokers may process after the transaction has
+        ended."""
         self._on_closed = on_closed
 
     def begin(self, is_version_2: bool) -> None:
-        """Begin a transaction."""
+        """Enter IN_TRANSACTION. Raises if the state does not allow it."""
         self._enter(_S.IN_TRANSACTION, "begin_transaction")
         self.number += 1
         self.is_version_2 = is_version_2
 
     def check_may_begin(self, *, is_committing: bool) -> None:
-        """Raise unless a transaction can begin now, or once the last one is finished.
+        """Raise unless a transaction can begin, now or after `begin` has finished the last
+        transaction.
 
-        A commit that may have been sent can be finished, unless another task `is_committing` now.
+        `begin` finishes an abort, and a commit that may have been sent, unless another task is
+        committing now (`is_committing`).
         """
         is_left = self.state is _S.COMMITTING and self.is_ending and not is_committing
         if not is_left and self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
-        """Begin to commit, or continue after a timeout or a cancellation."""
+        """Enter COMMITTING, or stay in it after a timeout or a cancellation; accept no more
+        records."""
         if self.state is not _S.COMMITTING:
             self._enter(_S.COMMITTING, "commit_transaction")
         self._on_closed()
 
     def begin_abort(self) -> None:
-        """Begin to abort, or continue after a timeout or a cancellation.
+        """Enter ABORTING, or stay in it after a timeout or a cancellation; accept no more records.
 
         Raises TransactionStateError if a commit may have been sent.
         """
-        # The outcome of that commit is open. After an abort the application might believe the
-        # opposite of what consumers see.
+        # The outcome of a commit that may have been sent is unknown. If the abort were allowed, the
+        # application would regard records as aborted that consumers may have read.
         if self.state is _S.COMMITTING and self.is_ending:
             raise self._refusal("abort_transaction")
         if self.state is not _S.ABORTING:
@@ -602,50 +618,52 @@ class Transaction:
         self.error = self.doubt = None
         self.has_effects = self.is_ending = self.is_ended = self.needs_new_epoch = False
 
-    # -- what the brokers know
+    # -- the transaction at the coordinator and the leaders
 
     def note_effects(self) -> None:
-        """Record that the coordinator may know the transaction: a request to it is being sent."""
+        """Record that the coordinator may know the transaction from now on, because a request to it
+        is being sent."""
         self.has_effects = True
 
     def add_partitions(self, partitions: Set[TopicPartition]) -> None:
-        """Add partitions that the coordinator has added: their records may be sent."""
+        """Record partitions that the coordinator has added, so that their records may be sent."""
         self.wanted -= partitions
         self.partitions |= partitions
 
     def add_group(self, group_id: str) -> None:
-        """Add a group that the coordinator has added: its offsets may be sent."""
+        """Record a group that the coordinator has added, so that its offsets may be sent."""
         self.groups.add(group_id)
 
     def set_doubt(self, partition: TopicPartition, error: BaseException) -> None:
-        """Send no more records until the coordinator has explained the `error` of the leader of
-        `partition`.
+        """Send no more records until a response of the coordinator shows why the leader of
+        `partition` refused records with `error`.
         """
         self.doubtful = partition
         self.doubt = error
 
     def require_new_epoch(self) -> None:
-        """Require another epoch for the next transaction, in which sequences begin at 0."""
+        """Require another epoch for the next transaction, with sequence numbers from 0."""
         self.needs_new_epoch = True
 
     def note_new_epoch(self) -> None:
-        """Record that the coordinator has given another epoch."""
+        """Record that the coordinator has allocated another epoch."""
         self.needs_new_epoch = False
 
     def begin_end(self, is_commit: bool) -> None:
-        """Record that EndTxn is being sent. After a commit (`is_commit`) an abort is impossible."""
+        """Record that EndTxn is being sent. With `is_commit` an abort is impossible afterwards."""
         self.is_ending = is_commit
 
     def note_refusal(self) -> None:
-        """Record that the coordinator has refused to commit: an abort is possible again."""
+        """Record that the coordinator has refused the commit: an abort is possible again."""
         self.is_ending = False
 
     def note_end(self) -> None:
-        """Record that the coordinator has ended the transaction: EndTxn must not be sent again."""
+        """Record that the coordinator has ended the transaction, so that EndTxn must not be sent
+        again."""
         self.is_ended = True
 
     def note_commit(self) -> None:
-        """Record that the commit has succeeded, although the next transaction cannot begin yet."""
+        """Enter COMMITTED: the commit has succeeded, but the next transaction cannot begin yet."""
         if self.state is not _S.FATAL:
             self._enter(_S.COMMITTED, "commit_transaction")
 
@@ -664,14 +682,14 @@ class Transaction:
     def admits(self, partition: TopicPartition) -> bool:
         """Return whether records of `partition` may be sent now.
 
-        If the coordinator has to add the partition first, it is in `wanted` afterwards.
+        If the coordinator has to add the partition first, add it to `wanted` and return False.
         """
         if not self.accepts_records or self.doubt is not None:
             return False
         if self.is_version_2:
             self.has_effects = True
         elif partition not in self.partitions:
-            # One request asks the coordinator for all of these.
+            # The next AddPartitionsToTxn request adds all partitions in `wanted`.
             self.wanted.add(partition)
             return False
         return True
@@ -681,31 +699,31 @@ class Transaction:
         return self.doubt is not None or partition in self.wanted
 
     def fail(self, error: BaseException) -> None:
-        """Record that records or offsets have failed: only an abort is possible.
+        """Record that records or offsets have failed: the transaction can only be aborted.
 
-        After a fatal error even that is impossible, and also while a commit may have been sent,
-        which an abort could not undo.
+        A fatal error, or any error after EndTxn with a commit may have been sent, fails the
+        producer for good, because an abort could not undo the commit.
         """
         if isinstance(error, _FATAL_ERRORS) or self.is_ending:
             self.fail_for_good(error)
         elif self.accepts_records:
             if isinstance(error, KafkaTimeoutError):
-                # Without this attribute programs repeat a commit after an error of this class.
+                # Programs repeat a commit after a KafkaTimeoutError without this attribute.
                 vars(error)["requires_abort"] = True
             if isinstance(error, FencedInstanceId):
                 # Fatal for the consumer whose offsets were sent, but not for this producer.
                 vars(error)["is_fatal"] = False
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
-            # A leader knows a later epoch than ours, so the producer needs another one.
+            # A leader knows a later epoch than ours, so the producer needs another epoch.
             self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)
             self._on_closed()
 
     def fail_late(self, error: BaseException) -> None:
-        """Record that the coordinator has aborted the transaction and given another epoch already.
+        """Record that the coordinator has aborted the transaction and allocated another epoch.
 
-        `abort_transaction` then has nothing to send. The markers had a later epoch, so brokers
-        refuse the requests that got no response.
+        `abort_transaction` then needs no request. The abort markers had a later epoch, so brokers
+        refuse requests of the transaction that are processed later.
         """
         self.is_ending = False
         self.fail(error)
@@ -715,8 +733,8 @@ class Transaction:
     def fail_for_good(self, error: BaseException) -> None:
         """Record that the producer cannot continue: every call raises `error` from now on."""
         if self.state is not _S.FATAL:
-            # Overrides the attributes of the error's class: programs check them, and would abort
-            # again and again.
+            # Override the attributes of the error's class: with its `requires_abort` programs would
+            # abort again and again.
             vars(error).update(is_fatal=True, requires_abort=False)
             self._enter(_S.FATAL, "fail")
             self.error = error
@@ -728,7 +746,7 @@ class Transaction:
             raise self._refusal(call)
 
     def raise_failure(self) -> None:
-        """Raise the error of a failed transaction, if it has failed."""
+        """Raise the error of the transaction if the transaction has failed."""
         if self.state in (_S.ABORTABLE, _S.FATAL) and self.error is not None:
             raise renewed(self.error) from self.error
 

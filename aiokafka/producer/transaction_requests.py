@@ -71,22 +71,24 @@ log = logging.getLogger("aiokafka.producer.producer")
 T = TypeVar("T")
 
 
-# -- Tasks that send the requests, and that the end of the transaction waits for
+# -- Tasks that send the requests, which a commit or an abort waits for
 
 
-# What these errors mean is found out by the task, or by the end of the transaction if that has
-# cancelled the task.
+# The task finds out the reason of these errors (`Fencing.explain`). If the task was cancelled, the
+# commit or abort finds out the reason.
 _LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
 
 
 class _CancelledError(Exception):
-    """The task was cancelled before it sent its next request."""
+    """Raised by `PendingTxnRequest.in_flight` in place of sending a request: the task was
+    cancelled."""
 
 
 class PendingTxnRequest:
-    """A task that does one piece of work with a coordinator: requests, backoffs and look-ups.
+    """A task that sends the requests of one call to a coordinator, with lookups and backoffs.
 
-    Between two requests it can be cancelled at any time. In a request it waits for the response.
+    The task can be cancelled between two requests. During a request, a cancellation takes effect
+    after the response.
     """
 
     def __init__(self, name: str, transaction: Transaction) -> None:
@@ -98,16 +100,16 @@ class PendingTxnRequest:
         """Whether a request was sent and has no response."""
         self.is_cancelled = False
         self.is_detached = False
-        """Whether its caller no longer waits for it."""
+        """Whether the caller of `PendingTxnRequests.run` no longer waits for the task."""
         self.must_finish = False
-        """Whether it can no longer be cancelled."""
+        """Whether `cancel` and `cancel_now` have no effect."""
         self._transaction = transaction
         self._has_begun = False
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """Guard a request: the task waits for its response even if it is cancelled, and the
-        coordinator may know the transaction from now on."""
+        """Run a block that sends a request: `cancel` waits for the response, and the transaction
+        counts as known to the coordinator from now on."""
         if self.is_cancelled:
             raise _CancelledError
         self._transaction.note_effects()
@@ -120,29 +122,31 @@ class PendingTxnRequest:
 
     def _on_response(self) -> None:
         if self.is_cancelled:
-            # Not at once: the task reads the response first.
+            # Cancel in a callback, so that the task reads the response first.
             asyncio.get_running_loop().call_soon(self.cancel)
 
     def cancel(self) -> None:
-        """End the task as soon as it has no request in flight."""
+        """Cancel the task as soon as it has no in-flight request."""
         if not self.must_finish:
             self.is_cancelled = True
             if not self.is_in_flight:
                 self._cancel_task()
 
     def cancel_now(self) -> None:
-        """End the task without waiting for a response."""
+        """Cancel the task without waiting for a response."""
         if not self.must_finish:
             self.is_cancelled = True
             self._cancel_task()
 
     def _cancel_task(self) -> None:
-        # A task that is cancelled before its first step would not even run `execute`.
+        # A task that is cancelled before its first step would never run `execute`, which checks
+        # `is_cancelled` itself.
         if self._has_begun and self.task is not None and not self.task.done():
             self.task.cancel()
 
     async def execute(self, work: Callable[[PendingTxnRequest], Awaitable[None]]) -> None:
-        """Run `work`, and keep the exception that it raises in `error`."""
+        """Run `work` unless the task is cancelled, and store the exception that `work` raises in
+        `error`."""
         self._has_begun = True
         try:
             if not self.is_cancelled:
@@ -158,20 +162,20 @@ class PendingTxnRequest:
 
 
 class PendingTxnRequests:
-    """Runs the tasks, and owns those that are not done.
+    """Runs PendingTxnRequest tasks, and owns the tasks that are not done.
 
     Why a caller does not send these requests in its own task:
 
     1. A caller sends TxnOffsetCommit, or AddPartitionsToTxn, and is cancelled.
     2. The transaction is aborted. EndTxn goes to another broker, which responds at once.
-    3. The next transaction begins, before Kafka 4.0 under the same epoch.
-    4. Only now the first broker processes the request of step 1: the offsets of the aborted
-       transaction become part of the next one, and are committed with it.
+    3. The next transaction begins, in version 1 under the same epoch.
+    4. Now the first broker processes the request of step 1: the offsets of the aborted transaction
+       become part of the next transaction, and are committed with it.
 
-    So the response of step 1 has to be awaited before step 2, by a task that a cancelled caller
-    leaves behind. If no response comes, `Fencing.fence_unanswered` takes care of the request. In
-    transactions of version 2 (KIP-890) every transaction has its own epoch: the late request is
-    refused, so an abort need not wait for it.
+    So a task waits for the response of step 1 even if its caller is cancelled, and step 2 waits for
+    the task. If no response comes, `Fencing.fence_unanswered` makes brokers refuse the request. In
+    version 2 (KIP-890) every transaction has its own epoch, under which the late request is
+    refused, so an abort need not wait for the response.
     """
 
     def __init__(self, transaction: Transaction, owner: TaskOwner) -> None:
@@ -182,14 +186,15 @@ class PendingTxnRequests:
     async def run(
         self, name: str, work: Callable[[PendingTxnRequest], Awaitable[None]], deadline: float
     ) -> None:
-        """Run `work` in a task; it ends by `deadline` (loop time) unless it waits for a response.
+        """Run `work` in a task, after the earlier tasks of this name. The task ends by `deadline`
+        (loop time), or later if it waits for a response.
 
-        Tasks of one name run one after the other. Raises what `work` raises, KafkaTimeoutError at
-        the deadline, TransactionStateError if the transaction was ended meanwhile. Cancelled, it
-        leaves the task to the end of the transaction: a commit waits for the task, and fails if the
-        task fails; an abort cancels it.
+        Raises what `work` raises, KafkaTimeoutError at the deadline, TransactionStateError if the
+        transaction was ended meanwhile. If the call is cancelled, the task continues: a commit
+        waits for the task, and fails if the task fails; an abort cancels the task.
         """
-        # Added at once, because a commit waits for tasks that wait for their turn as well.
+        # The task is added to `_pending` at once, because a commit must also wait for tasks that
+        # wait for their turn.
         before = [one for one in self._pending if one.name == name]
 
         async def in_turn(pending: PendingTxnRequest) -> None:
@@ -221,16 +226,16 @@ class PendingTxnRequests:
     def _apply_error(self, pending: PendingTxnRequest) -> None:
         """Fail the transaction if a task has failed.
 
-        Not left to the caller, which may be cancelled, and runs some iterations of the event loop
-        later: a commit that waits for nothing else would send EndTxn before, without what the task
-        was to add.
+        The caller of `run` may be cancelled, or run some iterations of the event loop later:
+        meanwhile a commit could send EndTxn without the partitions or offsets of the task.
         """
         transaction = self._transaction
-        # The task has outlived its transaction.
+        # A task of an earlier transaction must not fail the current transaction.
         if pending.number != transaction.number:
             return
         error = pending.error
-        # For a wrong argument nothing was sent: raising it is enough if a caller still waits.
+        # An error that is no KafkaError comes from wrong arguments, before any request. If the
+        # caller still waits, `run` raises the error, and the transaction need not fail.
         if not pending.is_detached and not isinstance(error, KafkaError):
             return
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
@@ -256,7 +261,7 @@ class PendingTxnRequests:
         except KafkaTimeoutError:
             if pending.is_in_flight:
                 raise
-            # It ends at the same deadline by itself, and its error says what it waited for.
+            # The task ends at the same deadline by itself, with an error that names the reason.
             await self._wait_for(pending, None, text)
         assert pending.task is not None
         if pending.error is not None:
@@ -275,13 +280,14 @@ class PendingTxnRequests:
             await self._wait_for(pending, deadline, f"not in time: {pending.name} is under way")
 
     async def cancel_all(self, deadline: float) -> None:
-        """Cancel all tasks, and wait until none of them can add anything to the transaction.
+        """Cancel all tasks, and wait until they are done, so that none can add partitions or
+        offsets to the transaction.
 
         Raises KafkaTimeoutError at `deadline` (loop time).
         """
         for pending in tuple(self._pending):
             if self._transaction.is_version_2:
-                # The epoch of its request ends with the transaction (KIP-890).
+                # After the abort, brokers refuse the request for its outdated epoch (KIP-890).
                 pending.cancel_now()
             else:
                 pending.cancel()
@@ -292,25 +298,27 @@ class PendingTxnRequests:
 
 
 MOST_UNKNOWN = 5
-"""How many times in a row a coordinator has to respond that it does not know a partition, until the
-partition counts as missing: its metadata may lack a new partition for a while."""
+"""The number of responses in a row with UNKNOWN_TOPIC_OR_PARTITION after which a partition counts
+as missing: the coordinator's metadata may lack a new partition for a while."""
 
 
 class RemainingPartitions:
-    """Partitions to add again, of which some may be deleted, or no longer authorized.
+    """Partitions to add to the empty transaction of `Fencing.fence_unanswered`; some may be
+    deleted, or no longer authorized.
 
-    Owns: the partitions that were neither added nor refused so far, in all requests and calls.
+    Owns: the partitions that no request has added so far, and that were not refused.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = set(partitions)
         self._unknown = 0
-        """How many times in a row the coordinator did not know one of them."""
+        """The number of responses in a row with UNKNOWN_TOPIC_OR_PARTITION."""
 
     def check_response(self, response: AddPartitionsToTxnResponse) -> None:
-        """Remove the partitions that were added, or else those that were refused.
+        """Remove all partitions if they were added, else the partitions that were refused.
 
-        Raises retriable errors and ProducerFenced.
+        Raises retriable errors (UNKNOWN_TOPIC_OR_PARTITION up to `MOST_UNKNOWN` times),
+        KafkaProtocolError if the response lacks a partition, and ProducerFenced.
         """
         try:
             _check_added(response, self.partitions)
@@ -333,16 +341,18 @@ class RemainingPartitions:
 
 
 def _check_added(response: AddPartitionsToTxnResponse, wanted: Set[TopicPartition]) -> None:
-    """Raise the decisive error, unless all partitions in `wanted` were added."""
+    """Raise the error of `_decisive_code`, or KafkaProtocolError if the response lacks a partition
+    of `wanted`."""
     check(*_decisive_code(response))
     _check_named(wanted, {partition for partition, _ in _codes(response)}, "AddPartitionsToTxn")
 
 
 def _check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
-    """Raise KafkaProtocolError, which is retriable, if the response lacks a wanted partition.
+    """Raise KafkaProtocolError, which is retriable, if `named`, the partitions of a response, lacks
+    a partition of `wanted`.
 
-    If such a partition counted as added, its records might not be in the transaction. If its
-    offsets counted as stored, they might be lost.
+    If a missing partition counted as added, its records might not be in the transaction; if its
+    offset counted as stored, the offset might be lost.
     """
     missing = wanted - named
     if missing:
@@ -367,10 +377,11 @@ def _codes(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, i
 
 
 def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """Return the decisive error code, and a text with its partition; (0, "") without an error.
+    """Return the error code that explains why no partition was added, and a text that names its
+    partition; (0, "") without an error.
 
-    If one partition is refused, none is added, and the code of the others is "not attempted". A
-    code that is not retriable takes precedence over retriable ones.
+    If one partition is refused, no partition is added, and the code of the other partitions is
+    OPERATION_NOT_ATTEMPTED. Codes that are not retriable take precedence over retriable codes.
     """
     found: list[tuple[int, int, str]] = []
     for (topic, number), code in _codes(response):
@@ -388,17 +399,19 @@ def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 MemberOffsets = tuple[ConsumerGroupMetadata, Offsets]
-"""A group member, and the offsets that are committed in its name."""
+"""A group member, and the offsets that this member commits."""
 
 
 class WrongOffsets(TypeError, ValueError):
-    """The argument is no mapping of offsets. Also a ValueError, because aiokafka raises that."""
+    """The argument is no mapping of offsets. Also a ValueError, because aiokafka raised
+    ValueError."""
 
 
 def as_offsets(offsets: Any) -> Offsets:
-    """Return a user's offsets: by partition an int, (int, str) or OffsetAndMetadata.
+    """Return the offsets of an application as OffsetAndMetadata by partition.
 
-    Raises TypeError or ValueError for anything else.
+    Raises TypeError or ValueError unless `offsets` is a mapping of partitions to an int,
+    (int, str) or OffsetAndMetadata.
     """
     if not isinstance(offsets, Mapping):
         raise WrongOffsets(f"offsets: must be a dict, not {type(offsets).__name__}")
@@ -420,9 +433,11 @@ def as_offsets(offsets: Any) -> Offsets:
 
 
 def as_group(group: Any) -> str | ConsumerGroupMetadata:
-    """Return the id of a group, or a member of it if `group` is a consumer or its metadata.
+    """Return `group` if it is a group id; for a consumer or its `group_metadata()`, return the
+    metadata of the member.
 
-    Raises CommitFailedError for a consumer that is not a member now, ValueError for anything else.
+    Raises CommitFailedError for a consumer that is not a member now, ValueError for an empty id or
+    another type.
     """
     if callable(getattr(group, "group_metadata", None)):
         group = group.group_metadata()
@@ -440,9 +455,10 @@ def as_group(group: Any) -> str | ConsumerGroupMetadata:
 
 
 def with_epochs(offsets: Offsets, readers: Sequence[GroupView]) -> Offsets:
-    """Return `offsets` with the leader epochs that these consumers know.
+    """Return `offsets` with the leader epochs of the records before them, as far as the consumers
+    `readers` know these.
 
-    With them the next consumer detects that the log was truncated meanwhile (KIP-320).
+    With a leader epoch, the next consumer detects that the log was truncated meanwhile (KIP-320).
     """
     found: Offsets = {}
     for partition, entry in offsets.items():
@@ -459,9 +475,10 @@ def offsets_by_member(
 ) -> list[MemberOffsets]:
     """Group `offsets` by the member that commits them.
 
-    `readers` are the consumers of the group in this event loop. If `group` is only an id, the
-    offset of a partition is committed by its reader, or by no member. Raises CommitFailedError if a
-    reader has lost a partition since it returned the partition's records.
+    `readers` are the consumers of the group in this event loop. If `group` is a group id, the
+    consumer that read the partition commits its offset; without such a consumer, the offset is
+    committed without a member. Raises CommitFailedError if a consumer has lost a partition since it
+    returned the partition's records.
     """
     if isinstance(group, ConsumerGroupMetadata):
         for reader in readers:
@@ -484,17 +501,18 @@ def offsets_by_member(
 def _reader_of(
     partition: TopicPartition, offset: int, readers: Sequence[GroupView]
 ) -> GroupView | None:
-    """Return the reader that returned the records before this offset.
+    """Return the consumer of `readers` that returned the records before `offset`; if unknown, a
+    consumer that has lost the partition, or else its owner; else None.
 
     A rebalance may move a partition between two consumers of this event loop while a transaction
     is open:
 
     1. Reader A returns the records 0 to 9. The application processes them.
     2. The group revokes the partition from A and assigns it to B. B has read nothing yet.
-    3. The application commits offset 10. A must refuse it, as B begins at 0. The coordinator would
-       accept it in the name of B, and both would have processed the records 0 to 9.
+    3. The application commits offset 10. A must refuse the offset, because B begins at 0. The
+       coordinator would accept the offset from B, and the records 0 to 9 would be processed twice.
 
-    So B counts only once it has returned records, or if its position is this very offset.
+    So B may commit only after it has returned records, or if its position equals `offset`.
     """
     for reader in readers:
         if reader.may_commit(partition, offset):
@@ -514,8 +532,8 @@ _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# A coordinator also responds with these codes if it has stored the request, but lost its replicas
-# or its role before they had it, or met an error afterwards: the request may be carried out.
+# A coordinator may respond with these codes although it has stored the request: it has lost its
+# role or its replicas before they had the request. So the outcome of the request is unknown.
 _STORED_PERHAPS = (
     CoordinatorNotAvailableError.errno,
     NotCoordinatorError.errno,
@@ -524,14 +542,14 @@ _STORED_PERHAPS = (
 
 
 class TransactionRequests:
-    """Sends requests to the coordinator of one transactional id, and to those of groups.
+    """Sends requests to the coordinator of one transactional id, and to group coordinators.
 
     Every call retries retriable errors until `deadline` (loop time), then raises KafkaTimeoutError.
-    After that, or after a cancellation, the call can be repeated. Once `init` has succeeded,
-    refused credentials are retried as well, so that they can be changed meanwhile.
+    After a KafkaTimeoutError or a cancellation the call can be repeated. Once `init` has succeeded,
+    a call also retries after refused credentials, which may be in rotation.
 
-    Owns which errors are retried, whether it has warned of old brokers, and whether the producer
-    may have the next epoch already.
+    Owns: the additional retriable errors, whether the warning about old brokers was logged, and
+    whether the coordinator may have allocated the next epoch (`may_have_epoch`).
     """
 
     def __init__(
@@ -543,8 +561,8 @@ class TransactionRequests:
         self._has_warned = False
         self._also_retriable: tuple[type[KafkaError], ...] = ()
         self.may_have_epoch = False
-        """Whether InitProducerId got no response that tells its outcome: the coordinator may have
-        given this producer the next epoch already."""
+        """Whether the outcome of an InitProducerId is unknown: the coordinator may have allocated
+        the next epoch to this producer."""
 
     async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
         return await retry(self._client, what, deadline, attempt, self._also_retriable)
@@ -563,9 +581,10 @@ class TransactionRequests:
         """Send a request to the coordinator of `key` once, by `deadline`; return the response.
 
         Args:
-            check_response: Raises for an error code in the response.
-            pending: The task that waits for the response, even beyond the deadline.
-            adapt: Changes the request to fit the broker's versions.
+            check_response: Raises the exception for an error code in the response.
+            pending: The task that sends the request; it waits for the response even beyond the
+                deadline.
+            adapt: Changes the request according to the versions that the broker supports.
         """
 
         async def ask(node_id: int) -> Any:
@@ -573,8 +592,8 @@ class TransactionRequests:
             if adapt is not None:
                 adapt(connection)
             version = connection.pick(type(request), max_version)
-            # Requests of a task have the connection's timeout alone. After a timer here, a request
-            # would be in flight that nothing waits for.
+            # A request of a task has only the connection's timeout. If it timed out here, it would
+            # stay in flight without a task that waits for the response.
             with self._watch(request):
                 if pending is not None:
                     with pending.in_flight():
@@ -594,7 +613,8 @@ class TransactionRequests:
         try:
             return await self._client.ask_coordinator(kind, key, deadline, ask)
         except asyncio.TimeoutError:
-            # The coordinator may have moved, and the next call may be too short to find that out.
+            # The coordinator may have moved: look it up again in the next call, which may have too
+            # little time to detect this.
             self._client.forget_coordinator(kind, key, "no response in time")
             raise
 
@@ -622,8 +642,8 @@ class TransactionRequests:
             raise
 
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
-        # The look-up of the node does not run under this timer: its own timeout error says why no
-        # node was found.
+        # Only the connect runs under this timer. The coordinator lookup has its own timeout error,
+        # which names the reason.
         async with timeout_at(deadline):
             return await self._client.connection(node_id)
 
@@ -647,11 +667,10 @@ class TransactionRequests:
         pending: PendingTxnRequest | None = None,
         convert: Callable[[Any, str], T] = lambda response, _: response,
     ) -> T:
-        """Send a request to the coordinator of the transactional id; its response has one error
-        code.
+        """Send a request whose response has one error code to the coordinator of the transactional
+        id, and return `convert(response, text for errors)`.
 
-        Returns `convert(response, text for errors)`. Retriable errors that it raises are retried
-        like those of the broker.
+        Retriable errors of `convert` are retried as those of the broker.
         """
         kind = CoordinationType.TRANSACTION
         what = f"{what} of {self._id!r}"
@@ -670,10 +689,11 @@ class TransactionRequests:
     async def init(
         self, timeout: float, current: ProducerIdentity | None, deadline: float
     ) -> ProducerIdentity:
-        """Get the next epoch: fence former owners of the transactional id, abort their work.
+        """Get the next epoch of the transactional id. This fences its previous owners, and aborts
+        their open transaction.
 
-        `timeout` is the longest time of a transaction, in seconds. With `current` that identity is
-        renewed (KIP-360), which fails if another producer has taken over.
+        `timeout` (seconds) is the transaction timeout. With `current`, the epoch of this identity
+        is incremented (KIP-360), which fails if another producer owns the transactional id now.
         """
         connection = await self._connection(deadline)
         request = InitProducerIdRequest(
@@ -696,12 +716,12 @@ class TransactionRequests:
         return identity
 
     async def can_renew(self, deadline: float) -> bool:
-        """Return whether `init` distinguishes the owner from other producers (KIP-360)."""
+        """Return whether the coordinator supports `init` with a current identity (KIP-360)."""
         connection = await self._connection(deadline)
         return connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING
 
     async def is_version_2(self, deadline: float) -> bool:
-        """Return whether the cluster runs transactions of version 2 (KIP-890)."""
+        """Return whether the cluster supports transactions of version 2 (KIP-890)."""
         versions = (await self._connection(deadline)).versions
         if versions is None or versions.finalized_features.get("transaction.version", 0) < 2:
             return False
@@ -714,7 +734,7 @@ class TransactionRequests:
         deadline: float,
         pending: PendingTxnRequest,
     ) -> None:
-        """Add partitions to the transaction, before anything is written to them."""
+        """Add partitions to the transaction, before records are sent to them."""
 
         def check_response(response: AddPartitionsToTxnResponse) -> None:
             _check_added(response, partitions)
@@ -724,9 +744,10 @@ class TransactionRequests:
     async def add_remaining(
         self, identity: ProducerIdentity, remaining: RemainingPartitions, deadline: float
     ) -> None:
-        """Add partitions to the transaction, except those that the coordinator refuses."""
+        """Add partitions to the transaction, except the partitions that the coordinator refuses."""
         while remaining.partitions:
-            # If the coordinator refuses one partition, it adds none of them.
+            # If the coordinator refuses one partition, it adds no partition, so repeat the request
+            # without the refused partitions.
             await self._add(identity, remaining.partitions, deadline, remaining.check_response)
 
     async def _add(
@@ -758,7 +779,7 @@ class TransactionRequests:
         deadline: float,
         pending: PendingTxnRequest | None = None,
     ) -> None:
-        """Add the offsets of a group to the transaction, before they are committed."""
+        """Add the offsets of a group to the transaction, before `commit_offsets`."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
@@ -777,11 +798,10 @@ class TransactionRequests:
         *,
         is_version_2: bool,
     ) -> None:
-        """Commit offsets of a group, valid once the transaction commits. In transactions of version
-        2 this adds the group as well.
+        """Commit offsets of a group, which become visible when the transaction commits. In version
+        2 the request also adds the group to the transaction.
 
-        Raises UnknownTopicOrPartitionError for a partition that the coordinator does not know
-        several times in a row.
+        Raises UnknownTopicOrPartitionError after `MOST_UNKNOWN` responses in a row with this error.
         """
         request = TxnOffsetCommitRequest(
             transactional_id=self._id,
@@ -826,10 +846,10 @@ class TransactionRequests:
     async def end(
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
     ) -> ProducerIdentity | None:
-        """Commit or abort. Return the identity for the next transaction; None if it changes and the
-        response does not contain it.
+        """Commit or abort the transaction. Return the identity for the next transaction; None if
+        the identity has changed but the response does not contain it.
 
-        Repeated after an unknown outcome, the request has the same effect as the first time.
+        After an unknown outcome the request can be repeated, with the same effect.
         """
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -846,10 +866,9 @@ class TransactionRequests:
 
 
 class _OffsetsCommit:
-    """Checks the responses of a group coordinator, in all attempts to commit some offsets.
+    """Checks the responses to all attempts of one TxnOffsetCommit.
 
-    Owns `unknown`: the errors of partitions that the coordinator did not know in its last
-    responses.
+    Owns `unknown`: the UnknownTopicOrPartitionErrors of the last responses in a row.
     """
 
     def __init__(self, group_id: str, wanted: Set[TopicPartition]) -> None:
@@ -858,7 +877,8 @@ class _OffsetsCommit:
         self._wanted = wanted
 
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
-        """Raise the first error, but not after MOST_UNKNOWN responses with an unknown partition."""
+        """Raise the first error of the response. Return after `MOST_UNKNOWN` responses in a row
+        with UNKNOWN_TOPIC_OR_PARTITION: the caller then raises the last error."""
         named = set()
         for topic in response.topics:
             for result in topic.partitions:

@@ -55,15 +55,16 @@ __all__ = ["Fencing", "ProducerTransactions"]
 
 
 _PAST = (ProducerFenced, InvalidTxnState)
-"""Errors if the epoch is outdated, or if the transaction was ended by its coordinator or an
-administrator."""
+"""Responses to an outdated epoch, or after the coordinator or an administrator has ended the
+transaction."""
 
 
 class Fencing:
-    """Gets new epochs, makes brokers refuse the old ones, and finds out who fenced this producer.
+    """Gets new epochs, makes brokers refuse earlier epochs, and finds out why this producer was
+    fenced.
 
-    Owns: when the transaction began, and the partitions and groups whose brokers do not know the
-    new epoch yet.
+    Owns: the time at which the transaction began, and the partitions and groups whose brokers do
+    not know the new epoch yet.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class Fencing:
         self._loop = asyncio.get_running_loop()
         self._begun = 0.0
         self._partitions: RemainingPartitions | None = None
-        """Partitions of the empty transaction of `fence_unanswered`; None unless it is needed."""
+        """Partitions of the empty transaction of `fence_unanswered`; None without such a
+        transaction."""
         self._groups: set[str] = set()
-        """Groups of that transaction."""
+        """Groups of the empty transaction of `fence_unanswered`."""
 
     def begin(self) -> None:
-        """Record that a transaction begins: its timeout runs from now on."""
+        """Record the time at which a transaction begins, from which its timeout counts."""
         self._begun = self._loop.time()
 
     @property
@@ -89,9 +91,10 @@ class Fencing:
         return ProducerIdentity(self._id_state.producer_id, self._id_state.producer_epoch)
 
     async def renew(self, deadline: float) -> None:
-        """Get a new epoch, under which no sequence number was used (KIP-360).
+        """Get a new epoch, so that sequence numbers restart at 0 (KIP-360).
 
-        Can be called again after a KafkaTimeoutError; any other error is fatal for the producer.
+        After a KafkaTimeoutError `renew` can be called again; any other KafkaError fails the
+        producer for good.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
@@ -112,25 +115,26 @@ class Fencing:
         self._id_state.set_producer_id(*identity)
 
     async def fence_unanswered(self, deadline: float) -> None:
-        """Make brokers refuse requests of the ended transaction that got no response (before
-        KIP-890).
+        """Make brokers refuse requests of the ended transaction that got no response (version 1,
+        without KIP-890).
 
-        1. A request of the transaction gets no response, and is sent again or not. The transaction
-           ends, with markers under its own epoch.
-        2. The request arrives after all. Its epoch is the last one that the broker knows. So a
-           leader writes its records, and a group coordinator stores its offsets, maybe over later
-           ones.
-        3. Only the marker of the next transaction ends these. If that is committed, they are
-           committed, too: whether it is a transaction of this producer, or of another one that
-           takes over the id. And if the request was EndTxn, it ends the next transaction early.
-        4. So the producer gets another epoch. The coordinator knows it, and refuses the EndTxn.
-        5. The other brokers do not know it yet. They learn it from the marker of an empty
-           transaction, which is aborted. Records and offsets that have arrived before are aborted
-           by it, later ones are refused. (But before Kafka 2.4 group coordinators accept offsets of
-           any epoch, at any time.)
+        1. A request of the transaction gets no response. The transaction ends, with markers under
+           its own epoch.
+        2. The broker processes the request late. The epoch of the request is the last epoch that
+           the broker knows. So a leader writes the records, and a group coordinator stores the
+           offsets, perhaps over later offsets.
+        3. These records and offsets belong to the next transaction under this transactional id, of
+           this producer or of another producer, and are committed with it. If the request was
+           EndTxn, it ends the next transaction early.
+        4. So the producer gets another epoch. The coordinator knows the new epoch, and refuses the
+           EndTxn.
+        5. The other brokers learn the new epoch from the marker of an empty transaction, which is
+           aborted. The marker aborts records and offsets that arrived before; brokers refuse later
+           ones. (But group coordinators before Kafka 2.4 accept offsets of any epoch, at any time.)
 
-        Can be called again after a KafkaTimeoutError, and continues where it was: at a coordinator
-        with an open transaction, step 4 would fence this producer. Any other error is fatal.
+        After a KafkaTimeoutError the method can be called again and continues: a second `renew`
+        while the empty transaction is open would fence this producer. Any other KafkaError fails
+        the producer for good.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
@@ -151,20 +155,20 @@ class Fencing:
                 raise
             self._partitions = None
         if transaction.unanswered:
-            # These are requests of step 5: only the coordinator could still carry them out.
+            # Requests of step 5 got no response; only the coordinator may still process them.
             transaction.require_new_epoch()
 
     async def _check_owner(self, deadline: float) -> ProducerIdentity | None:
         """Raise ProducerFenced if another producer has the transactional id.
 
-        `init` would harm that producer, although it is refused: a coordinator ends the open
-        transaction and fences its owner before it checks the caller. (Before Kafka 2.5 it is not
-        even refused.) An abort of our own or of an empty transaction has no effect on others, and
-        its response shows whether the epoch is outdated. That means nothing if the coordinator may
-        have given us the next epoch already (`may_have_epoch`): then `renew` calls `init` anyway.
+        `init` would harm that producer, even if `init` is refused: a coordinator ends the open
+        transaction and fences its owner before it checks the caller. (Before Kafka 2.5 `init` is
+        not even refused.) So send an abort, which has no effect on other producers, and whose
+        response shows whether our epoch is outdated. `renew` skips this check if the coordinator
+        may have allocated the next epoch to us already (`may_have_epoch`).
 
-        Returns the identity for the next transaction: another one in version 2, in which every
-        abort increments the epoch. None if the response does not contain it.
+        Returns the identity for the next transaction: a new epoch in version 2, where every abort
+        increments the epoch. Returns None if the response does not contain the identity.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
@@ -173,12 +177,13 @@ class Fencing:
                 self.identity, False, transaction.is_version_2, deadline
             )
         except InvalidTxnState:
-            return None  # there is nothing to abort
+            return None  # the coordinator has no transaction to abort
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
-            # A coordinator forgets an id that was not used for days, and can give it again. If the
-            # id belongs to another producer id, it refuses `init` at once.
+            # A coordinator forgets a transactional id that was not used for days; `init` can then
+            # allocate a new producer id. If the id has another producer id now, `init` is refused
+            # without harm.
             is_forgotten = isinstance(error, InvalidProducerIdMapping)
             if is_forgotten and await self._requests.can_renew(deadline):
                 return None
@@ -186,10 +191,10 @@ class Fencing:
             raise
 
     async def _abort_empty(self, partitions: RemainingPartitions, deadline: float) -> None:
-        """Abort an empty transaction with these partitions, and the groups in `_groups`.
+        """Abort an empty transaction with `partitions`, and the groups in `_groups`.
 
-        Removes those that were added, so that the next call continues with the others. Otherwise
-        no call would finish if `max_block_ms` is too short for all of them.
+        Added partitions and groups are removed from these collections, so that the next call
+        continues with the rest: `max_block_ms` may be too short for all of them in one call.
         """
         await self._requests.add_remaining(self.identity, partitions, deadline)
         for group_id in sorted(self._groups):
@@ -202,27 +207,28 @@ class Fencing:
         try:
             await self._requests.end(self.identity, False, False, deadline)
         except InvalidTxnState:
-            pass  # no partition and no group could be added
+            pass  # the coordinator has added no partition and no group
 
     async def explain(self, past: BaseException, deadline: float) -> BaseException:
-        """Find out why a broker refused a request with `past`; return the error to raise.
+        """Find out why a broker refused a request with `past`, fail the transaction, and return the
+        error to raise.
 
-        Brokers send the same error for two causes, and only one of them is fatal:
+        Brokers respond with the same error in two cases, of which only the first is fatal:
 
-        1. Another producer with the transactional id has started. The coordinator has given it the
-           next epoch, and refuses ours for ever.
-        2. The transaction took longer than `transaction_timeout_ms`. The coordinator has aborted it
-           under the next epoch, which it gives only to the former owner (KIP-588, KIP-360).
+        1. Another producer with the transactional id has started. The coordinator has allocated the
+           next epoch to that producer, and refuses ours for ever.
+        2. The transaction exceeded `transaction_timeout_ms`. The coordinator has aborted it under
+           the next epoch, and allocates that epoch only to the previous owner (KIP-588, KIP-360).
 
-        So we request the next epoch with the current one: `renew` is refused in the first case. Old
-        brokers cannot distinguish the cases, so both are fatal there.
+        So `renew` requests the next epoch with the current epoch, and is refused in the first case.
+        Old brokers cannot distinguish the cases, so both cases are fatal there.
 
-        The transaction has failed afterwards, unless the result is a KafkaTimeoutError: then the
-        cause is unknown, and the call can be repeated.
+        If the result is a KafkaTimeoutError, the cause is unknown, the transaction has not failed,
+        and the call can be repeated.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
-        # Another request was refused for the same reason, and has found it out.
+        # Another refused request has found out the reason before.
         if transaction.error is not None:
             return renewed(transaction.error)
         try:
@@ -265,7 +271,7 @@ _COMMITTED = (
 
 
 class _Ending:
-    """A commit or an abort in progress."""
+    """A commit or an abort in progress: `call` names it, `over` is set when it ends."""
 
     def __init__(self, call: str) -> None:
         self.call = call
@@ -276,11 +282,11 @@ class _Ending:
 class ProducerTransactions:
     """Begins, commits and aborts transactions, and adds partitions and offsets to them.
 
-    Owns: the commit or abort in progress, and the transaction whose failed commit `begin` has
-    raised. Every call is bounded by `max_block_ms`. A call that timed out or was cancelled can be
-    repeated and continues where it was. No other call is possible meanwhile, except `begin`, which
-    repeats it first. Only one call at a time ends a transaction: a second commit waits for the
-    first and shares its result, an abort during a commit is refused, and vice versa.
+    Owns: the commit or abort in progress, and the number of the transaction whose failed commit
+    `begin` has raised. `max_block_ms` limits every call. A commit or abort that timed out or was
+    cancelled can be repeated and continues; until it has ended, only `begin` is also possible,
+    which repeats it first. Only one call at a time ends a transaction: a second commit waits for
+    the first commit and shares its result, an abort during a commit is refused, and vice versa.
     """
 
     def __init__(
@@ -304,7 +310,7 @@ class ProducerTransactions:
     def _stop_accepting(self) -> None:
         self._sender.accumulator.accept(False)
         if self.transaction.error is not None:
-            # Not at once: the caller is completing batches.
+            # Drop the batches in a callback, because the caller is completing batches now.
             self._loop.call_soon(self._drop_waiting)
 
     def _drop_waiting(self) -> None:
@@ -317,7 +323,7 @@ class ProducerTransactions:
         return self._loop.time() + self._config.max_block
 
     async def start(self, deadline: float) -> None:
-        """Get a producer id and an epoch for the transactional id, and fence its former owner.
+        """Get a producer id and an epoch for the transactional id, and fence its previous owner.
 
         Raises KafkaTimeoutError at `deadline` (loop time).
         """
@@ -330,11 +336,11 @@ class ProducerTransactions:
 
         The first transaction of version 2 needs a new epoch (KAFKA-18227):
 
-        1. The brokers are upgraded meanwhile. The last transaction was of version 1, so its end did
-           not change the epoch. Its markers are still to be written.
-        2. A record arrives under the same epoch. For the leader the last transaction is open, so it
-           does not ask the coordinator whether the record may be written. In version 1 this client
-           asks, and the coordinator responds that it has to wait for the markers.
+        1. The last transaction was of version 1, so its end did not change the epoch. Its markers
+           are not written yet. Now the cluster switches to version 2.
+        2. A record arrives under the same epoch. For the leader the last transaction is still open,
+           so the leader does not ask the coordinator to add the partition. (In version 1 this
+           client asks, and the coordinator responds that the markers have to be written first.)
         3. The record becomes part of the last transaction, and is committed or aborted with it.
         """
         transaction = self.transaction
@@ -349,19 +355,18 @@ class ProducerTransactions:
         transaction.raise_failure()
         transaction.begin(is_version_2)
         self._fencing.begin()
-        # Last: from here on `send` accepts records, which belong to the new transaction.
+        # This is the last step, because `send` then accepts records for the new transaction.
         self._sender.accumulator.accept(True)
 
     async def _finish_former(self) -> None:
         """Finish the last transaction, if its abort or commit timed out or was cancelled.
 
-        A commit is a case of its own. At the end of an `async with` block no other call would
-        continue it:
+        After an `async with` block, only `begin` can continue the commit of that block:
 
-        1. The commit succeeds here, and then the next transaction can begin.
-        2. Its outcome stays open: KafkaTimeoutError is raised, and the next call continues it.
-        3. The commit is refused. That error is raised, and no transaction begins: the application
-           has to know that its records are not committed. Only the next call, or `abort`, aborts.
+        1. If the commit succeeds, the next transaction can begin.
+        2. If its outcome stays unknown, raise KafkaTimeoutError; the next `begin` tries again.
+        3. If the commit is refused, raise the error and begin no transaction: the application has
+           to know that its records are not committed. The next `begin`, or `abort`, aborts.
         """
         transaction = self.transaction
         if self._is_committing:
@@ -392,7 +397,8 @@ class ProducerTransactions:
         return self._ending is not None and self._ending.call == _COMMIT
 
     async def commit(self, deadline: float | None = None) -> None:
-        """Deliver everything, then commit: within `max_block_ms`, or until `deadline`."""
+        """Deliver all records of the transaction, then commit it. Raises KafkaTimeoutError at
+        `deadline` (loop time), by default after `max_block_ms`."""
         deadline = deadline or self._deadline()
         self.transaction.raise_failure()
         async with self._alone(_COMMIT, deadline) as ending:
@@ -400,12 +406,12 @@ class ProducerTransactions:
                 return
             self.transaction.raise_failure()
             # This order makes the commit atomic:
-            # 1. No more records are accepted, so the flush delivers all records of the transaction.
-            # 2. Every batch is written, or has failed, which fails the transaction.
-            # 3. The requests that add offsets and partitions are done, too: none may arrive after
-            #    EndTxn.
-            # 4. Any failure of these is raised here, before EndTxn would commit the rest.
-            # 5. EndTxn.
+            # 1. Accept no more records, so that the flush delivers all records of the transaction.
+            # 2. Flush: every batch is written, or fails and thereby fails the transaction.
+            # 3. Wait for the requests that add offsets and partitions: none of them may arrive
+            #    after EndTxn.
+            # 4. Raise any failure of steps 2 and 3, before EndTxn would commit the rest.
+            # 5. Send EndTxn.
             self.transaction.begin_commit()
             await self._sender.accumulator.flush(deadline)
             await self._pending.wait_for_all(deadline)
@@ -414,19 +420,21 @@ class ProducerTransactions:
             ending.has_succeeded = True
 
     async def abort(self, deadline: float | None = None) -> None:
-        """Drop the waiting records, then abort: within `max_block_ms`, or until `deadline`."""
+        """Drop the waiting records, then abort the transaction. Raises KafkaTimeoutError at
+        `deadline` (loop time), by default after `max_block_ms`."""
         deadline = deadline or self._deadline()
         async with self._alone(_ABORT, deadline) as ending:
             if ending.has_succeeded:
                 return
             self.transaction.begin_abort()
-            # Wait for batches in flight: written after the abort marker, they would be part of the
-            # next transaction.
+            # Wait for in-flight batches: if a leader writes them after the abort marker, they
+            # become part of the next transaction.
             self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
             await self._sender.accumulator.flush(deadline)
             if not self.transaction.is_version_2:
-                # Also for requests whose batches have exceeded `delivery_timeout_ms`. In version 2
-                # their epoch ends with this transaction, so they would be refused.
+                # Wait also for requests whose batches have exceeded `delivery_timeout_ms`. (In
+                # version 2 leaders refuse these batches after the end of the transaction, because
+                # their epoch is outdated.)
                 await self._sender.wait_for_responses(deadline)
             await self._pending.cancel_all(deadline)
             self.transaction.raise_failure()
@@ -437,15 +445,15 @@ class ProducerTransactions:
         """End an open transaction: finish a commit whose EndTxn may have been sent, abort any other
         transaction.
 
-        Waits for a commit or an abort in another task. Takes until `deadline` (loop time). Without
-        one it may take longer than `max_block_ms`, as the call is not repeated: up to the
-        transaction timeout, after which the coordinator aborts by itself.
+        Waits for a commit or an abort in another task. `deadline` (loop time) limits the call. The
+        call is not repeated, so without a `deadline` it may take up to the transaction timeout,
+        after which the coordinator aborts by itself.
         """
         self._is_closed = True
         if deadline is None:
             limit = max(self._config.max_block, self._config.transaction_timeout)
             deadline = self._loop.time() + limit
-        # A second end could contradict the one in progress, which has a deadline.
+        # A second commit or abort could contradict the one in progress, which has a deadline.
         while self._ending is not None:
             await self._ending.over.wait()
         if self.transaction.is_undecided:
@@ -457,9 +465,10 @@ class ProducerTransactions:
 
     @asynccontextmanager
     async def _alone(self, call: str, deadline: float) -> AsyncIterator[_Ending]:
-        """Keep other calls from ending the transaction while the block runs.
+        """Prevent other tasks from ending the transaction while the block runs.
 
-        Yields an object that `has_succeeded` if another task has made the same `call` meanwhile.
+        Yields the _Ending of this call; or, if another task has completed the same `call`
+        meanwhile, its _Ending, which `has_succeeded`.
         """
         number = self.transaction.number
         if self._is_at_another(call):
@@ -488,30 +497,31 @@ class ProducerTransactions:
         return self._ending is not None and self._ending.call != call
 
     async def _end(self, *, is_commit: bool, deadline: float) -> None:
-        """End the transaction at its coordinator, and prepare the next one.
+        """End the transaction at its coordinator, and prepare the next transaction.
 
         The call can be cancelled or time out at every step. The flags of the `Transaction` show
         where a repeated call continues:
 
-        1. No request reached the coordinator (`has_effects` is not set): nothing has to be ended.
+        1. If no request was sent to the coordinator (`has_effects` is not set), EndTxn is not
+           needed.
         2. EndTxn is sent. `is_ending` is set before, so that an abort is refused after a commit
            with an unknown outcome: consumers may have read the records.
-        3. The response is lost. The repeated call sends EndTxn again, under the same epoch. The
-           coordinator recognizes the repetition and sends the same response.
-        4. The response comes, and `is_ended` is set. From now on EndTxn is not sent again: a
-           coordinator that is ready for the next transaction would respond with an invalid state,
-           which is fatal.
-        5. The epoch of the next transaction. Version 1: it stays the same, unless batches have
-           failed (`needs_new_epoch`), as leaders may expect other sequence numbers than ours; then
-           InitProducerId gives the next. Version 2 (KIP-890): each response to EndTxn contains the
-           next epoch, in which the sequences begin at 0. If the response lacks it, InitProducerId
-           gives it.
-        6. Version 1: `Fencing.fence_unanswered` prevents requests without a response from becoming
-           part of the next transaction.
+        3. If the response is lost, the repeated call sends EndTxn again, under the same epoch. The
+           coordinator recognizes the retry and sends the same response.
+        4. The response comes, and `is_ended` is set. EndTxn must not be sent again: a coordinator
+           that is ready for the next transaction would respond with INVALID_TXN_STATE, which is
+           fatal.
+        5. The next transaction may need another epoch. In version 1 the epoch stays the same,
+           unless batches have failed (`needs_new_epoch`), after which leaders may expect other
+           sequence numbers than ours; then InitProducerId returns a new epoch. In version 2
+           (KIP-890) each response to EndTxn contains the next epoch, whose sequences begin at 0; if
+           the response lacks the epoch, InitProducerId returns it.
+        6. In version 1, `Fencing.fence_unanswered` prevents requests without a response from
+           becoming part of the next transaction.
         7. `Transaction.end` clears all flags.
 
-        After step 4 a commit has succeeded. If it times out afterwards, it returns all the same,
-        and the next `begin` continues with the other steps.
+        A commit has succeeded after step 4. If a later step times out, the call returns without an
+        error, and the next `begin` continues with the remaining steps.
         """
         transaction = self.transaction
         if transaction.has_effects and not transaction.is_ended:
@@ -523,12 +533,12 @@ class ProducerTransactions:
         except KafkaError:
             if not is_commit:
                 raise
-            # The commit has succeeded. If the producer has failed for good, or still cannot finish
-            # the steps, the next call raises an error.
+            # The commit has succeeded, so raise nothing. If the producer has failed for good, or
+            # cannot finish the remaining steps, the next call raises an error.
             transaction.note_commit()
 
     async def _make_ready(self, deadline: float) -> None:
-        """Prepare the next transaction, steps 5 to 7 of `_end`."""
+        """Prepare the next transaction (steps 5 to 7 of `_end`)."""
         transaction = self.transaction
         if not transaction.is_version_2:
             await self._fencing.fence_unanswered(deadline)
@@ -537,7 +547,7 @@ class ProducerTransactions:
         transaction.end()
 
     async def _finish_commit(self) -> None:
-        """Prepare the next transaction, after a commit that had no time left for it."""
+        """Prepare the next transaction, after a commit that timed out after step 4 of `_end`."""
         deadline = self._deadline()
         async with self._alone(_COMMIT, deadline) as ending:
             if self.transaction.state is TransactionState.COMMITTED:
@@ -545,12 +555,12 @@ class ProducerTransactions:
             ending.has_succeeded = True
 
     async def _send_end(self, is_commit: bool, deadline: float) -> None:
-        """Send EndTxn, steps 2 to 4 of `_end`."""
+        """Send EndTxn (steps 2 to 4 of `_end`)."""
         transaction = self.transaction
         before = self._fencing.identity
         identity: ProducerIdentity | None = before
-        # Before the request, which may be cancelled at any time: an abort after a commit could
-        # contradict that.
+        # Set `is_ending` before the request, which may be cancelled at any time: an abort could
+        # contradict a commit that was sent.
         transaction.begin_end(is_commit)
         try:
             identity = await self._requests.end(
@@ -560,7 +570,7 @@ class ProducerTransactions:
             if is_commit:
                 raise await self._fencing.explain(error, deadline) from error
             await self._abort_unknown(error, deadline)
-        # The outcome is unknown: the state stays, and the call can be repeated.
+        # The outcome is unknown: keep the state, so that the call can be repeated.
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
@@ -572,17 +582,17 @@ class ProducerTransactions:
         self._note_end(before, identity)
 
     async def _fail_commit(self, error: KafkaError, deadline: float) -> None:
-        """Fail the transaction, whose commit was refused with `error`, unless it may be committed:
+        """Fail the transaction, whose commit was refused with `error`, so that it can be aborted,
+        unless it may have been committed by an earlier EndTxn:
 
-        1. EndTxn is carried out, and its response is lost.
-        2. It is sent again, and refused by a broker that has other problems.
-        3. The application aborts and repeats its work. If the abort succeeded, or if the error said
-           that the transaction can be aborted, every record would be committed twice.
+        1. The coordinator processes EndTxn, and its response is lost.
+        2. EndTxn is sent again, and refused for an unrelated reason.
+        3. The application aborts and repeats its work: every record is committed twice.
 
-        So if an EndTxn got no response, the coordinator is asked to abort. It does so only if it
-        has not committed, and refuses a commit from then on. If it refuses to abort, or responds
-        with another error, the producer has failed for good. Until it responds the commit stays
-        open: a repeated commit gets the outcome in its response.
+        So if the outcome of an EndTxn is unknown, send an abort to the coordinator. The coordinator
+        aborts only if it has not committed, and then refuses any later commit. If it refuses the
+        abort, or responds with another error, the producer has failed for good. Without a response
+        to the abort, raise KafkaTimeoutError: a repeated commit gets the outcome in its response.
 
         Returns if an abort is possible, else raises.
         """
@@ -607,7 +617,8 @@ class ProducerTransactions:
         transaction.fail(error)
 
     def _note_end(self, before: ProducerIdentity, identity: ProducerIdentity | None) -> None:
-        """Record that EndTxn of the identity `before` has succeeded; continue with `identity`."""
+        """Record that EndTxn, sent under the identity `before`, has succeeded. `identity` is the
+        identity for the next transaction; None if a new epoch has to be requested."""
         transaction = self.transaction
         transaction.note_end()
         if identity is None:
@@ -617,19 +628,20 @@ class ProducerTransactions:
             self.id_state.set_producer_id(*identity)
 
     async def _abort_unknown(self, error: KafkaError, deadline: float) -> None:
-        """Decide whether a transaction that the coordinator does not know counts as aborted.
-
-        If not, raises `error`, with the producer failed for good.
+        """Decide whether a transaction counts as aborted although the coordinator refused the abort
+        with `error`. If it does not, fail the producer for good and raise `error`.
         """
         transaction = self.transaction
         can_renew = await self._requests.can_renew(deadline)
         if isinstance(error, ProducerFenced):
-            # If another producer has the id, the renewal is refused.
+            # The epoch is outdated. If another producer has the transactional id, `renew` is
+            # refused later.
             counts_as_aborted = can_renew
         else:
-            # The transaction is empty: all requests to add something were cancelled or refused. If
-            # one of them arrives late, its epoch is outdated. In version 2 an abort of an empty
-            # transaction succeeds, so there this error means that the transaction ended otherwise.
+            # The coordinator knows no open transaction. That is expected in version 1 if no
+            # partition and no group was added: all such requests were cancelled or refused, and a
+            # late one is refused under its outdated epoch. In version 2 the abort of an empty
+            # transaction succeeds, so this error means that the transaction was ended by others.
             is_empty = not transaction.partitions and not transaction.groups
             counts_as_aborted = is_empty and not transaction.is_version_2
         if not counts_as_aborted:
@@ -644,7 +656,7 @@ class ProducerTransactions:
         """Add offsets of a group to the transaction.
 
         Raises TypeError or ValueError for wrong arguments, CommitFailedError if partitions were
-        revoked, and errors of the brokers. After an error the transaction has to be aborted.
+        revoked, and errors of the brokers. Any KafkaError fails the transaction.
         """
         offsets = as_offsets(given)
         transaction = self.transaction
@@ -666,7 +678,8 @@ class ProducerTransactions:
             raise
 
     def _by_member(self, offsets: Offsets, group: Any) -> list[MemberOffsets]:
-        """Return which member commits which offsets, by the assignment of now."""
+        """Return the offsets by the member that commits them, according to the current
+        assignment."""
         member = as_group(group)
         group_id = member if isinstance(member, str) else member.group_id
         found = readers(self._loop, self._client.cluster.cluster_id, group_id)
@@ -686,15 +699,15 @@ class ProducerTransactions:
             if not transaction.is_version_2 and group_id not in transaction.groups:
                 identity = self._fencing.identity
                 await self._requests.add_group(identity, group_id, deadline, pending)
-            # With version 2 as well: the groups decide whether an unknown transaction was empty
-            # (`_abort_unknown`).
+            # Record the group in version 2, too: `_abort_unknown` checks whether a transaction has
+            # groups.
             transaction.add_group(group_id)
             while by_member:
                 by_member = await self._commit_offsets(by_member, offsets, group, deadline, pending)
         except _PAST as error:
             if pending.is_cancelled:
                 raise
-            # It may change the epoch, so it must not be cancelled.
+            # `explain` may change the epoch, so the task must not be cancelled now.
             pending.must_finish = True
             raise await self._fencing.explain(error, deadline) from error
 
@@ -706,9 +719,9 @@ class ProducerTransactions:
         deadline: float,
         pending: PendingTxnRequest,
     ) -> list[MemberOffsets]:
-        """Send the offsets; return those to send again with another generation.
+        """Send the offsets; return the offsets to send again with another generation.
 
-        How offsets stay right although the group rebalances meanwhile:
+        How offsets stay correct although the group rebalances meanwhile:
 
         1. The application has processed records of partition 0 and commits offset 10. Its consumer
            is a member of generation 5; `offsets_by_member` has checked that partition 0 was not
@@ -716,10 +729,11 @@ class ProducerTransactions:
         2. The group rebalances: generation 6. The consumer keeps partition 0.
         3. The coordinator refuses the offsets of generation 5 (KIP-447).
         4. `_by_member` reads the assignment again. If the consumer had lost the partition,
-           `offsets_by_member` would raise CommitFailedError, as the next owner may have processed
-           the same records. It has not, so the offset is sent again, with generation 6.
+           `offsets_by_member` would raise CommitFailedError, because the next owner may have
+           processed the same records. The consumer still owns the partition, so the offset is sent
+           again with generation 6.
         5. If the consumer is still in generation 5, it does not know of the rebalance yet. A retry
-           would be the same request, so the error is raised, and the application aborts.
+           would send the same request, so the error is raised, and the application aborts.
         """
         try:
             for member, part in by_member:
@@ -732,7 +746,7 @@ class ProducerTransactions:
                     is_version_2=self.transaction.is_version_2,
                 )
         except _OLD_GENERATION:
-            # Step 4.
+            # Step 4 of the docstring; `raise` is step 5.
             by_member_now = self._by_member(offsets, group)
             if by_member_now == by_member:
                 raise
@@ -742,14 +756,15 @@ class ProducerTransactions:
     # -- partitions
 
     async def serve_batches(self) -> None:
-        """Send the requests to the coordinator that batches wait for, until cancelled."""
+        """Send the requests to the coordinator that batches wait for: AddPartitionsToTxn, or the
+        requests of `_explain_doubt`. Runs until cancelled."""
         wanted = self._sender.completion.coordinator_wanted
         while True:
             await wanted.wait()
             wanted.clear()
             transaction = self.transaction
             number = transaction.number
-            # The batch belongs to a transaction that has failed, or is being aborted.
+            # The waiting batches belong to a transaction that has failed, or is being aborted.
             if not transaction.accepts_records:
                 continue
             try:
@@ -760,12 +775,13 @@ class ProducerTransactions:
                         "AddPartitionsToTxn", self._add_partitions, self._deadline()
                     )
             except KafkaError as error:
-                # If the task has outlived its transaction, the next one does not fail.
+                # An error of an earlier transaction must not fail the current transaction.
                 if transaction.number == number:
                     transaction.fail(error)
 
     async def _add_partitions(self, pending: PendingTxnRequest) -> None:
-        """Add partitions before records are sent to them. Version 2 does not need it."""
+        """Add the partitions in `wanted`, before records are sent to them. In version 2 leaders add
+        partitions."""
         transaction = self.transaction
         wanted = set(transaction.wanted)
         deadline = self._deadline()
@@ -777,19 +793,20 @@ class ProducerTransactions:
             pending.must_finish = True
             raise await self._fencing.explain(error, deadline) from error
         transaction.add_partitions(wanted)
-        # Afterwards, because the senders check `Transaction.admits` at once.
+        # Resume after `add_partitions`, because the senders check `Transaction.admits` at once.
         self._sender.resume(wanted)
 
     async def _explain_doubt(self, pending: PendingTxnRequest) -> None:
-        """Ask the coordinator why a leader refused records."""
+        """Send requests to the coordinator to find out why a leader refused records, and raise the
+        error for the transaction."""
         transaction = self.transaction
         doubt = transaction.doubt
         assert doubt is not None
         deadline = self._deadline()
         if not transaction.is_version_2:
-            # Before Kafka 4.0 a request for a new epoch would end an open transaction, and fence
-            # this producer. Adding a partition again has no effect, unless the partition was
-            # deleted. This one has a leader.
+            # In version 1 a request for a new epoch would end an open transaction, and fence this
+            # producer. So add the leader's partition again, which shows whether our epoch is
+            # outdated and has no other effect. (Adding a deleted partition would fail.)
             assert transaction.doubtful is not None
             known = {transaction.doubtful}
             try:
@@ -799,7 +816,8 @@ class ProducerTransactions:
             except _PAST as error:
                 doubt = error
             else:
-                # The coordinator knows the transaction and can abort it, whatever the leader lacks.
+                # The coordinator knows the transaction and can abort it, whatever the reason of the
+                # leader's error.
                 raise TransactionAbortable(str(doubt)) if isinstance(doubt, _PAST) else doubt
         pending.must_finish = True
         raise await self._fencing.explain(doubt, deadline) from doubt

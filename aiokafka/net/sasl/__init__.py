@@ -18,11 +18,12 @@ class Mechanism(Protocol):
     """The name in SaslHandshake, such as "SCRAM-SHA-256"."""
 
     done: bool
-    """Whether the client has sent its last token. A later challenge is still passed to `step`."""
+    """Whether the client may end the exchange: it has sent its last token. `step` is still called
+    for a later challenge."""
 
     @property
     def sent_secret(self) -> str:
-        """The secret that is sent to the broker in plain text, "" if none is."""
+        """The secret that is sent to the broker in plain text; "" for mechanisms without one."""
 
     @property
     def user(self) -> str:
@@ -36,23 +37,23 @@ class Mechanism(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the next `step` should run in a thread because it takes long."""
+        """Whether the next `step` takes long, and should run in a thread."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Return the response to a challenge, None if there is none.
+        """Return the token that responds to a challenge, None if no token is needed.
 
-        Raises AuthenticationFailedError when the broker rejects the client, or fails to prove
-        itself.
+        Raises AuthenticationFailedError if the broker rejects the client, or does not prove its
+        identity.
         """
 
     def note_refusal(self) -> None:
-        """Called when the broker rejects the credentials by an error code."""
+        """Handle the rejection of the credentials by an error code."""
 
 
 def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:
     """Return the configured mechanism, for the broker at `host`.
 
-    Raises AuthenticationMethodNotSupported for an unknown one.
+    Raises AuthenticationMethodNotSupported for an unknown mechanism.
     """
     name = security.sasl_mechanism
     if name == "PLAIN":

@@ -17,7 +17,8 @@ __all__ = ["Credentials"]
 
 
 class Credentials:
-    """Owns the user name and password, which may be functions of the application."""
+    """The user name and password. Either may be configured as a function of the application, which
+    `fetch` calls."""
 
     __slots__ = ("_password", "_username", "password", "user")
 
@@ -28,10 +29,11 @@ class Credentials:
         self.password = password if isinstance(password, str) else ""
 
     async def fetch(self) -> None:
-        """Call the functions for the name and then for the password.
+        """Set `user` and `password`; call their functions, if they are functions.
 
-        Raises KafkaConnectionError when one fails (retriable), AuthenticationFailedError when one
-        does not return a text. Errors never show the text.
+        Raises KafkaConnectionError, which is retriable, if a function fails, and
+        AuthenticationFailedError if a function does not return a valid text. Errors never contain
+        the text.
         """
         self.user = await _text_of(self._username, "sasl_plain_username")
         self.password = await _text_of(self._password, "sasl_plain_password")

@@ -20,8 +20,8 @@ _OFFERS_NO_LAYER = 0x01
 
 @dataclass(frozen=True)
 class KerberosIdentity:
-    """The principal and keytab of the client; by default those of KRB5CCNAME or
-    KRB5_CLIENT_KTNAME."""
+    """The principal and keytab of the client; None for the credentials of the environment variables
+    KRB5CCNAME or KRB5_CLIENT_KTNAME."""
 
     principal: str | None = None
     keytab: str | None = None
@@ -30,8 +30,8 @@ class KerberosIdentity:
 class Gssapi:
     """Sends a ticket, checks the broker's proof, and negotiates no security layer (TLS encrypts).
 
-    Tickets are looked up each time, so that a renewed one in the cache is used, and one from a
-    keytab is renewed.
+    Each authentication looks up the ticket again, so that a renewed ticket of the cache is used,
+    and a ticket from a keytab is renewed.
     """
 
     name = "GSSAPI"
@@ -40,7 +40,7 @@ class Gssapi:
     is_slow = False
 
     def __init__(self, service: str, host: str, identity: KerberosIdentity | None = None) -> None:
-        """Set the broker's principal: `service`/`host` in the realm of the host."""
+        """The broker's principal is `service`/`host` in the realm of the host."""
         self._target = f"{service}@{host}"
         self._identity = identity or KerberosIdentity()
         self._context: Any = None
@@ -49,7 +49,7 @@ class Gssapi:
         self.done = False
 
     async def prepare(self) -> None:
-        """Get the ticket, in the default executor, as it may call the KDC.
+        """Get the ticket, in the default executor because this may call the KDC.
 
         Raises AuthenticationMethodNotSupported without the `gssapi` package,
         AuthenticationFailedError without usable credentials.
@@ -74,7 +74,8 @@ class Gssapi:
             raise self._failure(error) from error
 
     def _credentials(self, gssapi: Any) -> Any:
-        """Return the credentials; None for those of the environment."""
+        """Return the credentials of the configured principal or keytab; None to use the credentials
+        of the environment."""
         principal, keytab = self._identity.principal, self._identity.keytab
         if principal is None and keytab is None:
             return None
@@ -87,7 +88,7 @@ class Gssapi:
                 raise AuthenticationFailedError(
                     f"GSSAPI: sasl_kerberos_keytab={keytab!r} is not there, or may not be read"
                 )
-            # Not in the process's cache, which may belong to another user.
+            # Use a separate cache: the cache of the process may belong to another user.
             digest = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
             store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:aiokafka-{digest}"}
         return gssapi.Credentials(
@@ -99,9 +100,9 @@ class Gssapi:
         return self._first
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Check the broker's proof, then negotiate no security layer.
+        """Check the broker's proof; at the last challenge, negotiate no security layer.
 
-        Raises AuthenticationFailedError when the broker did not prove its identity, or requires a
+        Raises AuthenticationFailedError if the broker does not prove its identity, or requires a
         security layer.
         """
         if self.done:
@@ -114,7 +115,7 @@ class Gssapi:
             raise self._failure(error) from error
 
     def note_refusal(self) -> None:
-        """Do nothing: tickets are looked up each time."""
+        """Do nothing: each authentication looks up the ticket again."""
 
     def _agree(self, challenge: bytes) -> bytes:
         offer = self._context.unwrap(challenge).message

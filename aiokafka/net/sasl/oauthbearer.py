@@ -29,7 +29,7 @@ _VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
 
 
 class OAuthBearer:
-    """Sends one token. The broker rejects it by a challenge that needs a response."""
+    """Sends one token. The broker rejects the token by a challenge that needs a response."""
 
     name = "OAUTHBEARER"
     user = ""
@@ -44,12 +44,12 @@ class OAuthBearer:
 
     @property
     def sent_secret(self) -> str:
-        """The token."""
+        """The token, which the broker gets in plain text; "" before `prepare`."""
         return self._token
 
     async def prepare(self) -> None:
-        """Get the token from the provider. Its error becomes the cause of a KafkaConnectionError,
-        which is retriable."""
+        """Get the token and extensions from the provider. Raises KafkaConnectionError, which is
+        retriable, if the provider fails, AuthenticationFailedError for an invalid result."""
         try:
             token: object = await self._provider.token()
             if inspect.isawaitable(token):
@@ -79,10 +79,10 @@ class OAuthBearer:
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Process the outcome: an empty challenge means success.
+        """Return None for an empty challenge, which means success.
 
-        Any other challenge has the reason of the rejection, and must be acknowledged (RFC 7628,
-        3.2.3).
+        Any other challenge contains the reason of a rejection: return its acknowledgement (RFC
+        7628, 3.2.3), and raise AuthenticationFailedError at the next challenge.
         """
         if self._refusal is not None:
             raise self._refused(self._refusal)
@@ -93,7 +93,7 @@ class OAuthBearer:
         return _SEPARATOR.encode()
 
     def note_refusal(self) -> None:
-        """Notify the provider, unless a challenge has done so."""
+        """Notify the provider, unless it was notified at a challenge."""
         if self._refusal is None:
             self._tell_provider()
 
@@ -113,7 +113,7 @@ class OAuthBearer:
 
 
 def _client_message(token: object, extensions: object) -> bytes:
-    # Neither message shows the token: it is a secret.
+    # The token is a secret, so no error message contains it.
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AuthenticationFailedError(
             "OAUTHBEARER: the token provider gave no valid token (a non-empty str, RFC 6750)"

@@ -24,16 +24,16 @@ class Plain:
 
     @property
     def sent_secret(self) -> str:
-        """The password."""
+        """The password, which the broker gets in plain text."""
         return self._credentials.password
 
     @property
     def user(self) -> str:
-        """The user name."""
+        """The user name; "" before `prepare` if the name is a function."""
         return self._credentials.user
 
     async def prepare(self) -> None:
-        """Call the functions for name and password, if there are any."""
+        """Set name and password; call their functions, if they are functions."""
         await self._credentials.fetch()
 
     def start(self) -> bytes:
@@ -43,8 +43,9 @@ class Plain:
         return f"\0{self._credentials.user}\0{self._credentials.password}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Ignore challenges. PLAIN has none, but some servers (Tencent) add text to a success."""
+        """Return None for any challenge. PLAIN has no challenges, but some servers (Tencent) add a
+        text to a success."""
         return None
 
     def note_refusal(self) -> None:
-        """Do nothing: name and password are asked for each time."""
+        """Do nothing: each authentication fetches name and password again."""

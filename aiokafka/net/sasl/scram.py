@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Scram"]
 
 # RFC 7677 requires at least 4096 iterations. Kafka's tools allow at most 16384; other servers may
-# use 600,000, as is recommended for stored passwords. A million take a second or two, the most that
-# a hostile server can cause.
+# use 600,000, as recommended for stored passwords. A million iterations, the most that a hostile
+# server can cause, take a second or two.
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1_000_000
 
-# Salts and nonces of Kafka have 20 to 26 bytes. Limits the input of hashes for hostile servers.
+# Limit of a message, because a hostile server could send large inputs for the hashes. Salts and
+# nonces of Kafka have 20 to 26 bytes.
 _MAX_MESSAGE = 4096
 
 _GS2_HEADER = "n,,"
@@ -34,8 +35,8 @@ _GS2_HEADER = "n,,"
 class Scram:
     """Sends two tokens. The second response proves that the broker knows the password as well.
 
-    Name and password are used unchanged, in UTF-8. RFC 5802 requires SASLprep, but Kafka applies it
-    neither when it stores nor when it checks passwords, so a prepared password would differ.
+    Name and password are used unchanged, in UTF-8. RFC 5802 requires SASLprep, but Kafka neither
+    stores nor checks prepared passwords, so SASLprep would make passwords differ.
     """
 
     sent_secret = ""
@@ -44,7 +45,7 @@ class Scram:
         self.name = mechanism
         self.done = False
         self.is_token = False
-        """Whether they are the id and HMAC of a delegation token (KIP-48)."""
+        """Whether name and password are the id and HMAC of a delegation token (KIP-48)."""
         self._digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
         self._credentials = Credentials(username, password)
         self._nonce = ""
@@ -53,20 +54,20 @@ class Scram:
 
     @property
     def user(self) -> str:
-        """The user name."""
+        """The user name; "" before `prepare` if the name is a function."""
         return self._credentials.user
 
     async def prepare(self) -> None:
-        """Call the functions for name and password, if there are any."""
+        """Set name and password; call their functions, if they are functions."""
         await self._credentials.fetch()
 
     @property
     def is_slow(self) -> bool:
-        """True for the step with the password hash of thousands of iterations."""
+        """Whether the next `step` hashes the password, in thousands of iterations."""
         return self._server_signature is None
 
     def start(self) -> bytes:
-        """Return the client-first message: name and nonce."""
+        """Return the client-first message, with the user name and a nonce."""
         self._nonce = base64.urlsafe_b64encode(_clock.random_bytes(24)).decode()
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         extension = ",tokenauth=true" if self.is_token else ""
@@ -74,7 +75,8 @@ class Scram:
         return (_GS2_HEADER + self._first_bare).encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Respond to the server-first message with the proof; check the proof in server-final."""
+        """Return the client's proof for the server-first message. For the server-final message,
+        check the broker's proof, and return None."""
         text = self._text(challenge)
         if self._server_signature is None:
             return self._prove(text)
@@ -83,7 +85,7 @@ class Scram:
         return None
 
     def note_refusal(self) -> None:
-        """Do nothing: name and password are asked for each time."""
+        """Do nothing: each authentication fetches name and password again."""
 
     def _prove(self, server_first: str) -> bytes:
         salt, iterations, nonce = self._parse_server_first(server_first)
@@ -118,14 +120,15 @@ class Scram:
 
     def _verify(self, text: str, expected: bytes) -> None:
         proof = self._decoded(self._attributes(text).get("v", ""), "signature")
-        # In constant time.
+        # Compare in constant time, so that the duration reveals nothing.
         if not hmac.compare_digest(proof, expected):
             raise self._failure(
                 "the broker could not prove that it knows the password: it may be an impostor"
             )
 
     def _attributes(self, text: str) -> dict[str, str]:
-        """Return the `k=value` pairs of a message; raises for errors and mandatory extensions."""
+        """Return the `k=value` pairs of a message. Raises AuthenticationFailedError for an error of
+        the server, or for a mandatory extension."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
             raise self._failure(f"the broker refused: {said(fields['e'])}")
