@@ -424,8 +424,8 @@ class GroupProtocol:
         self._rebalance.release()
         self._errors.clear()
         self._state.complete_join()
-        # After the state has changed: during a join, metadata is not compared with the assignment,
-        # so changes during the join are found now.
+        # Check the metadata after the state has changed: during a join it is not compared with the
+        # assignment, so changes during the join are found now.
         self._group.on_metadata()
         self._meter.rebalanced()
 
