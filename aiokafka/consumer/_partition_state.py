@@ -442,7 +442,7 @@ class PartitionState:
 
     def seek_to_committed(self, offset: int, offset_epoch: int) -> None:
         """Continue at a committed offset. If its epoch is not the leader's, validate the offset
-        first: the log may have been truncated since, or the metadata may name a former leader."""
+        first: the log may have been truncated since the commit, or the metadata may be outdated."""
         self.seek(offset, offset_epoch)
         if min(offset_epoch, self.cursor.leader_epoch) >= 0 and (
             offset_epoch != self.cursor.leader_epoch
@@ -454,8 +454,8 @@ class PartitionState:
         self._transition(Phase.READY)
         self.reset_to = None
         self.lost_at = NO_OFFSET
-        # From here on, responses to in-flight fetches and look-ups are void: they have the former
-        # epoch.
+        # From here on, responses to in-flight fetches and look-ups are void: their requests belong
+        # to the previous epoch.
         self.epoch += 1
         self.next_offset = offset
         self.shown = NOTHING_SHOWN

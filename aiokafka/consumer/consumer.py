@@ -720,7 +720,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         take turns from call to call. Returns `{}` if no records arrive in time, or `stop()` is
         called meanwhile. A cancelled call consumes nothing.
 
-        Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`.
+        Raises ValueError for a wrong `max_records` or `timeout_ms`, other errors as `getone()`.
         Records before an error are returned first; the next call raises the error.
         """
         wanted = as_wanted(partitions)

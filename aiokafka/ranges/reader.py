@@ -337,8 +337,8 @@ class RangeReader:
         ranges: The ranges to read.
         read_committed: Skip records of open and aborted transactions. A range must then not end
             after the last stable offset.
-        fail_on_data_loss: Raise DataLossError for lost records. Otherwise they are skipped with a
-            warning, and listed in `losses`.
+        fail_on_data_loss: Raise DataLossError for lost records. If False, skip lost records with a
+            warning, and list them in `losses`.
         max_bytes: Limit of a fetch response.
         max_partition_bytes: Limit of one partition in a fetch response.
         min_bytes: Bytes that a broker waits for before it responds to a fetch.

@@ -364,7 +364,7 @@ class FetchBuffer:
             self._set_aside(chunk, error)
             raise
         finally:
-            # Also after an error: the reader may have skipped batches without records.
+            # Set the position after an error, too: the reader may have skipped empty batches.
             state.next_offset = chunk.reader.position
         if record is None:
             self._finish(chunk)

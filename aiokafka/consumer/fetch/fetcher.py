@@ -181,8 +181,8 @@ class FetchTargets:
         # 1. the partition is READY, and the record before the position has an older epoch: the new
         #    leader may have truncated that record, or never have replicated it;
         # 2. the partition is READY, and that record has a newer epoch: the topic was recreated, or
-        #    the metadata is outdated, which the leader can tell. This also happens with the first
-        #    known leader of a committed position;
+        #    the metadata is outdated, which the leader's response shows. This also happens with the
+        #    first known leader of a committed position;
         # 3. the partition is VALIDATING, and the leader has changed again: the response of the
         #    previous leader is void.
         # In all other cases there is nothing to compare: the epoch of the record is unknown (-1) or

@@ -173,7 +173,7 @@ class FetchPlan:
             self._backing_off[state] = state.retry.at
             return self._leave_out(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
-            # The buffer touches the partition when one of its record sets has been read.
+            # The buffer touches the partition when a record set of the partition has been read.
             self.full[state] = None
             return self._leave_out(state)
         tp = state.tp
@@ -264,8 +264,8 @@ class FetchSession:
 
     def restart(self) -> None:
         """Make the next request a full one, which replaces the broker's session."""
-        # The request keeps the session id, so that the broker drops the old session. Otherwise the
-        # old session would occupy a slot until the broker evicts it as the oldest.
+        # The request keeps the session id, so that the broker drops the old session. Without the
+        # id, the old session would occupy a slot until the broker evicts it as the oldest.
         self._reset(self.session_id)
 
     def closing_request(self) -> FetchRequest | None:
@@ -475,8 +475,8 @@ class NodeFetcher:
                 return longest
             if now >= self._fetched_at + min(_PACE, longest):
                 return 0.0
-        # Fetch at once only if the request has at least half of the partitions: each partition that
-        # is read to its end would cost a separate request in the end.
+        # Fetch at once only if the request has at least half of the partitions: otherwise the
+        # broker would get one request for each partition whose buffered records were read.
         if self._plan_has_gained and len(plan.specs) >= len(plan.full):
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
@@ -620,8 +620,8 @@ class NodeFetcher:
             self._context.queue.report_all(self._plan.states(), lambda: error(text))
 
     def _on_failed(self, error: KafkaError) -> None:
-        """Back off and request metadata after a fetch without a response. Report an error that is
-        not retriable to readers."""
+        """Back off and request metadata after a fetch without a response. Report to readers an
+        error that is not retriable, and a response that exceeds the size limit."""
         was_full = self._session.is_full
         # The broker may have processed the request or not, so its session epoch is unknown.
         self._session.restart()
@@ -718,8 +718,8 @@ class FetchResponseHandler:
             self._retry_later(state, found)
         elif isinstance(found, OutOfRange):
             self._on_out_of_range(state, found.failure)
-        # Last, because it moves the partition to another broker. A response that names a replica
-        # has no records.
+        # Apply a preferred replica last, because that moves the partition to another broker. A
+        # response that names a replica has no records.
         if not data.error_code and data.preferred_read_replica >= 0:
             self._on_preferred_replica(state, data.preferred_read_replica)
 
@@ -797,11 +797,10 @@ class FetchResponseHandler:
             self._fetcher.refuse_replica(state)
         elif cursor.queued:
             # The buffered records lie before the requested offset.
-            # 1. Their leader epochs are known, so they were compared with this leader's log
-            #    (KIP-320). Then the log has lost its beginning (retention), and the buffered
-            #    records are still good.
-            # 2. Otherwise the log may have lost its end, and the buffered records with it: drop
-            #    them, and fetch from the reader's position.
+            # 1. With known leader epochs, they were compared with this leader's log (KIP-320). So
+            #    the log has lost its beginning (retention), and the buffered records are valid.
+            # 2. With unknown epochs, the log may have lost its end, including the buffered records:
+            #    drop these records, and fetch from the reader's position.
             is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
             if not is_compared or state.next_offset >= cursor.offset:
                 self._context.queue.buffer.discard(state)

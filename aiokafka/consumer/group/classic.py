@@ -194,8 +194,8 @@ class ClassicMember(Member):
             # commits of the previous partitions need this generation.
             self.generation = joined.generation
         self.coordinator.check(response.error_code)
-        # Not before the check: between JoinGroup and SyncGroup, heartbeats and commits cannot use
-        # the new generation, because it has no assignment.
+        # Set the generation only after SyncGroup: heartbeats and commits cannot use a generation
+        # without an assignment.
         self.generation = joined.generation
         return bytes(response.assignment)
 
@@ -207,7 +207,7 @@ class ClassicMember(Member):
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         session = self._config.session_timeout
-        # At most the session timeout: after that the group has removed this member anyway.
+        # Limit the wait to the session timeout, after which the group has removed this member.
         limit = min(self._config.client.request_timeout, session)
         response = await self.coordinator.send_in_time(request, limit, session * _PART_OF_SESSION)
         self.coordinator.check(response.error_code)
@@ -230,7 +230,7 @@ class ClassicMember(Member):
 
         A pending JoinGroup blocks its connection, so LeaveGroup uses another connection.
         """
-        # Before the request: from here on no other request may have this identity.
+        # Forget the member before the request: no later request may have this identity.
         member_id = self.member_id
         self.forget_member()
         if self._instance_id is not None:
@@ -353,8 +353,8 @@ class ClassicProtocol(GroupProtocol):
                     await self._join()
                     delays.reset()
                 except KafkaError as error:
-                    # Even after a malformed assignment: without a reason the member would not join
-                    # again, and would have no assignment.
+                    # Restore the reason even after a malformed assignment: without a reason, the
+                    # member would not join again, and would have no assignment.
                     self._state.restore_reason(reason)
                     self._on_join_failed(error)
                     if isinstance(error, _LOST) and self._state.may_proceed():
@@ -433,8 +433,8 @@ class ClassicProtocol(GroupProtocol):
 
     def _end_commits(self, follows: bool, data: bytes) -> None:
         """Fail the commits of an eager member's previous partitions, unless they are assigned to it
-        again. `follows`: whether the member missed no generation, in which another member may have
-        committed later offsets."""
+        again. `follows`: whether the member missed no generation. In a missed generation, another
+        member may have committed later offsets."""
         self._rebalance.forget_unsubscribed()
         # After `unsubscribe()` the group's commits have failed already, and commits of a manual
         # assignment continue.
@@ -465,9 +465,9 @@ class ClassicProtocol(GroupProtocol):
         """Before a join, drop lost partitions, and revoke all partitions of an eager member."""
         # Each branch acts once for a join, however often the join is retried (`_is_revoked`).
         if self.member.generation < 0:
-            # Even if no partition is owned: the application may have unsubscribed since the group
-            # removed the member. Claims of partitions that the member does not own would make other
-            # members wait for their revocation (KIP-429).
+            # Forget claims even if no partition is owned: the application may have unsubscribed
+            # since the group removed the member. Other members would wait for the revocation of
+            # claimed partitions (KIP-429).
             self._assignors.forget()
             if self._rebalance.owned and not self._is_revoked:
                 await self._rebalance.lose_all()
@@ -534,7 +534,7 @@ class ClassicProtocol(GroupProtocol):
         self._assigned_topics = {topic: cluster.known_partitions(topic) for topic in topics}
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
-        # Before `revoke_all_but()`, which commits finished records in the new generation.
+        # Resume commits before `revoke_all_but()` commits finished records in the new generation.
         self._commits.resume()
         self._is_revoked = False
         if self._assignors.is_cooperative:

@@ -205,7 +205,7 @@ _SHORTEST_INTERVAL = 0.01
 # application that always finds buffered records does not notify `polls`.
 _LONGEST_LOOK = 0.1
 # Seconds that `stop()` waits before its last check whether a timed-out OffsetCommit was applied
-# late, over a newer one.
+# late, over a newer commit.
 _LAST_LOOK = 1.0
 # Shortest timeout of an auto-commit in seconds: a slow coordinator may take longer than a short
 # auto-commit interval.
@@ -221,7 +221,8 @@ class GroupCommits:
        the old generation once the new generation begins, in which another member may own the
        partitions.
     2. A commit that was sent just before may be rejected with REBALANCE_IN_PROGRESS or a stale
-       generation. The group protocol learns of the error, and joins. The commit waits again.
+       generation. `on_refused` reports the error to the group protocol, which joins. The commit
+       waits again.
     3. The assignment arrives: `resume()`. Each waiting commit is checked against the assignment. A
        commit of a partition that is no longer assigned fails here, before it is sent.
     4. The remaining commits are sent in the new generation. This member kept their partitions
@@ -337,7 +338,7 @@ class GroupCommits:
         self._revoked_in_hand = {
             tp: in_hand for tp, in_hand in self._revoked_in_hand.items() if in_hand.call == call
         }
-        # A reader that waits for records has finished all records that it got before.
+        # A reader that waits for records has finished all records that were returned before.
         is_done = self._queue.has_readers
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)

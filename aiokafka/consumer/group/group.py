@@ -204,8 +204,8 @@ class GroupMembership(CoordinatorNames):
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self.poll_timer.restart()
-        # Before the tasks start: until `finish_start()`, `start()` raises their errors, and the
-        # application's next call does not.
+        # Set this before the tasks start: until `finish_start()`, `start()` raises their errors,
+        # and the application's next call does not.
         self.state.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
@@ -239,7 +239,7 @@ class GroupMembership(CoordinatorNames):
         self.state.begin_stop()
         loop = asyncio.get_running_loop()
         # The order of these steps:
-        # 1. Wait for a LeaveGroup in flight: a cancelled request may never arrive.
+        # 1. Wait for an in-flight LeaveGroup: a cancelled request may never arrive.
         # 2. Commit during a join: see `_commit_while_joining()`.
         # 3. Complete a join that other members wait for.
         # 4. End the membership task, so that no more partitions are revoked or assigned.
@@ -424,7 +424,7 @@ class GroupMembership(CoordinatorNames):
 
     async def _follow_states(self) -> None:
         state = self.state
-        # The condition is needed: a listener may have swallowed the cancellation.
+        # Check `is_stopping`, because a listener may have swallowed the cancellation of this task.
         while not state.is_stopping:
             if state.current is MembershipState.FAILING and state.error is not None:
                 raise state.error
@@ -453,12 +453,12 @@ class GroupMembership(CoordinatorNames):
     async def _revoke_and_leave(self) -> None:
         """Revoke the partitions of an ended subscription, and leave. Join again if there is another
         subscription by now."""
-        # Before LeaveGroup: the last auto-commit and commits of the listener need the membership.
+        # Commit and call the listener before LeaveGroup, because commits need the membership.
         if self._config.enable_auto_commit:
             await self._protocol.await_generation(_CATCH_UP_TIMEOUT)
         await self.rebalance.revoke_unsubscribed(self._member.identity)
-        # Before LeaveGroup: the application's part is complete, and the application may subscribe
-        # to other topics while the request is in flight.
+        # Change the state before LeaveGroup: the application's part is complete, and the
+        # application may subscribe to other topics while the request is in flight.
         self.state.finish_leaving()
         self.rebalance.release()
         if self._member.is_member:
@@ -471,7 +471,7 @@ class GroupMembership(CoordinatorNames):
         """Leave the group until the application polls again."""
         if self._member.is_member or self.rebalance.owned:
             await self._leave_with_nothing("the application did not ask for records in time")
-            # Not before LeaveGroup, which only a member can send.
+            # Change the state after LeaveGroup, which only a member can send.
             self._member.become_stale()
             await self.rebalance.lose_all()
             self.rebalance.release()
@@ -486,8 +486,8 @@ class GroupMembership(CoordinatorNames):
         self._protocol.forget_assignment()
 
     async def _leave_with_nothing(self, reason: str) -> None:
-        # Before LeaveGroup, because other members get the partitions after it. From here on readers
-        # must get no records of these partitions, and commits must not overwrite later offsets.
+        # Stop reads and commits before LeaveGroup. Afterwards other members have the partitions:
+        # readers must get no records of these, and commits must not overwrite later offsets.
         self.commits.on_removed()
         self._queue.hold()
         self._forget_assignment()

@@ -449,7 +449,7 @@ class Kip848Member(Member):
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
-        # In this order: a response may confirm the assignment and have the next target.
+        # Check for STABLE first: a response may confirm the assignment and have the next target.
         if self.state is MemberState.ACKNOWLEDGING and sent.is_acknowledgement:
             self._transition(MemberState.STABLE)
         is_new = self.state is MemberState.STABLE and self.target != self.owned
@@ -712,10 +712,10 @@ class Kip848Protocol(GroupProtocol):
         if self._may_go_on():
             await self._await_ids(wanted)
         if self._may_go_on():
-            # Not before the revocation: until then, partitions keep the ids of their assignment.
+            # Set the ids after the revocation: revoked partitions need the ids of their assignment.
             self._ids = wanted
             ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
-            # Before the listener is called, which may commit for its new partitions.
+            # Resume commits before the call of the listener, which may commit for its partitions.
             self._commits.resume()
             await self._rebalance.assign_all(frozenset(wanted), ids)
 
@@ -776,7 +776,7 @@ class Kip848Protocol(GroupProtocol):
             await self._beats.wait(due)
 
     async def _beat_once(self) -> None:
-        # Before the request: a commit that is rejected during the request sets the flag again.
+        # Reset before the request: a commit that is rejected during it sets the flag again.
         self._is_hurried = False
         self._last_beat = asyncio.get_running_loop().time()
         self._is_beating = True

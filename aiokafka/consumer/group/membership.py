@@ -129,8 +129,8 @@ class GroupCoordinatorClient:
         return response
 
     async def send_in_time(self, request: Request[R], limit: float, after: float) -> R:
-        """Return the response to `request`. Without a response `after` so many seconds, look the
-        coordinator up again and send the request a second time. Raises errors of the connection
+        """Return the response to `request`. If there is no response within `after` seconds, look
+        the coordinator up again and send the request a second time. Raises errors of the connection
         after `limit` seconds.
 
         1. A network drops all packets of a connection, or the coordinator has moved and its
@@ -424,8 +424,8 @@ class GroupProtocol:
         self._rebalance.release()
         self._errors.clear()
         self._state.complete_join()
-        # After the state has changed: during a join, metadata is not compared with the assignment,
-        # so changes during the join are found now.
+        # Check the metadata after the state has changed: during a join it is not compared with the
+        # assignment, so changes during the join are found now.
         self._group.on_metadata()
         self._meter.rebalanced()
 

@@ -158,7 +158,7 @@ class NoGroup:
             state = self._subscriptions.assignment.get(tp)
             if last is None or state is None or last.topic_id != self._topic_ids[tp.topic]:
                 continue
-            # With validation, as for a committed offset: the log may have been truncated meanwhile.
+            # Validate the position like a committed offset: the log may have been truncated since.
             state.seek_to_committed(last.position, last.epoch)
             if last.is_paused:
                 state.pause()

@@ -212,14 +212,14 @@ class Rebalance:
         self._log.info("Assigned %s", _names(added))
         self._listener, self._revoked_listener = self._subscriptions.listener, None
         if self._listener is not None:
-            # Before the call: a listener that raises is called for the revocation all the same.
+            # Add before the call: a listener that raises must be called for the revocation, too.
             self._listener_partitions |= added
             # The listener may seek: readers must get no records from the position before the seek.
             self._queue.hold()
             await self._call(self._listener.on_partitions_assigned, added)
 
     async def _call_revoked(self, revoked: Partitions) -> None:
-        # Before the call: a listener whose call is cancelled is not called again.
+        # Remove before the call: a listener whose call is cancelled is not called again.
         self._listener_partitions -= revoked
         if self._listener is not None and revoked:
             self._revoked_listener = self._listener
@@ -240,8 +240,8 @@ class Rebalance:
     ) -> bool:
         """Write the assignment. Return False if the subscription has ended."""
         before = self.owned
-        # Before the states of revoked partitions are dropped, which have the uncommitted positions.
-        # Added partitions may have been assigned before, and committed by other members since.
+        # Call this before the states of revoked partitions, with their positions, are dropped.
+        # Include added partitions, because other members may have committed for them since.
         self._commits.forget_committed(before ^ partitions if keep else before | partitions)
         if not self._subscriptions.is_by_group:
             return False

@@ -390,8 +390,8 @@ class OffsetConnection:
     the commit, which is sent again in the next generation (`GroupMembership.stop()`). LeaveGroup is
     sent after the commit.
 
-    No commit overtakes another one. Callers send one commit at a time for each partition, but a
-    cancelled commit may still be in flight:
+    Commits must not overtake each other. Callers send one commit at a time for each partition, but
+    a cancelled commit may still be in flight:
 
     1. A commit is sent on one of the two connections, and is cancelled.
     2. A join begins or ends, which selects the other connection.

@@ -218,8 +218,8 @@ class OffsetLookup:
         return found
 
     async def _learn(self, topics: Iterable[str], deadline: float) -> None:
-        """Request metadata of the topics without metadata, and wait for one response, with or
-        without them: a topic that does not exist must not delay the others."""
+        """Request metadata of the topics without metadata, and wait for one response, even if it
+        lacks some topics: a topic that does not exist must not delay the others."""
         found = [self._client.add_topic(topic) for topic in topics]
         unknown = [future for future in found if not future.done()]
         if unknown:

@@ -508,8 +508,9 @@ class OffsetResolver:
         return spec
 
     async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        """Return the log ends of partitions that are looked up by time. The ends are requested
-        first, so that a record written between the two requests is not skipped."""
+        """Return the latest offsets of partitions that are looked up by time, as positions if all
+        records are older. They are requested before the look-up by time, so that a record written
+        between the two requests is not skipped."""
         timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
         return await self.lookup.ask(node_id, timed) if timed else {}
 
