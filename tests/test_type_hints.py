@@ -18,7 +18,21 @@ from aiokafka.metrics import MetricsSnapshot
 
 # Cython resolves the name when it compiles and leaves none in the module; the library alone
 # calls the method.
-COMPILED_AWAY = {"BatchBuilder.release", "ProducerBatch.part"}
+COMPILED_AWAY = {
+    "BatchBuilder.release",
+    "MessageAccumulator.replace",
+    "PartitionQueue.append",
+    "PartitionQueue.complete",
+    "PartitionQueue.drop",
+    "PartitionQueue.remove_in_flight",
+    "PartitionQueue.replace",
+    "PartitionQueue.requeue",
+    "PendingBatches.add",
+    "PendingBatches.entries",
+    "PendingBatches.finish",
+    "PendingBatches.replace",
+    "ProducerBatch.part",
+}
 # The library alone calls these, with objects whose modules import this one. Type checkers know the
 # types, and at run time there is no import cycle.
 CALLED_BY_THE_LIBRARY = {

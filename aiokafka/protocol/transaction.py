@@ -1,4 +1,12 @@
-"""Import path of aiokafka: the requests of transactional producers."""
+"""Import path of aiokafka: requests of transactional producers."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__
+
+__all__ = [
+    "AddOffsetsToTxnRequest",
+    "AddPartitionsToTxnRequest",
+    "EndTxnRequest",
+    "InitProducerIdRequest",
+    "TxnOffsetCommitRequest",
+]

@@ -21,7 +21,7 @@ from aiokafka.spark._produce import (
     TopicRows,
     check_mark,
 )
-from aiokafka.spark._write import Ended, Repetitions
+from aiokafka.spark._write import EndedBatch, RepetitionCheck
 from tests.kafka.fixtures import Kafka, MakeTopic
 from tests.kafka.topics import create_topic
 from tests.support.rows import binary
@@ -154,8 +154,8 @@ async def test_a_batch_that_fewer_tasks_repeat_is_found(
     )
     for task in (1, 0):
         assert await attempt(servers, topic, TaskIdentity(query, 5, task), rows)
-    found = Repetitions()
-    await found.check(options, Ended(query, "run", 5, 2, 5))
-    await found.check(options, Ended(query, "run", 6, 1, 6))
+    found = RepetitionCheck()
+    await found.check(options, EndedBatch(query, "run", 5, 2, 5))
+    await found.check(options, EndedBatch(query, "run", 6, 1, 6))
     with pytest.raises(NotRepeatedError, match="repeated by 1 tasks, but tasks 1 had"):
-        await Repetitions().check(options, Ended(query, "run", 5, 1, 5))
+        await RepetitionCheck().check(options, EndedBatch(query, "run", 5, 1, 5))
