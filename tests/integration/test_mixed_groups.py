@@ -238,7 +238,9 @@ async def test_from_classic_to_next_generation_and_back(
     servers = kafka.bootstrap_servers
     topic = await make_topic(partitions=PARTITIONS)
     async with MixedGroup(servers, topic) as group, flowing(servers, topic) as flow:
-        for client in ("kafka-python", "confluent", "ours"):
+        # The member of librdkafka leaves first. As a leader it copies user data of its cooperative
+        # assignor into assignments, and Kafka does not convert a group with such assignments.
+        for client in ("confluent", "kafka-python", "ours"):
             await group.join(client, assignor)
         await group.settle()
         for clients, options in (
@@ -247,6 +249,7 @@ async def test_from_classic_to_next_generation_and_back(
         ):
             for client in clients:
                 await group.leave(group.members[0])
+                await group.settle()
                 await group.join(client, assignor, **options)
                 await group.settle()
         await flow.stop()
