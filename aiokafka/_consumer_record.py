@@ -206,7 +206,8 @@ class _Model:
 
 _cpython.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
 _cpython.present_as(Record, "aiokafka.structs", "ConsumerRecord")
-with contextlib.suppress(AttributeError):  # of an extension type
+# The `__init__` of a compiled extension type does not allow setting `__annotations__`.
+with contextlib.suppress(AttributeError):
     Record.__init__.__annotations__ = {**_TYPES, "return": "None"}
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: compression codecs."""
+"""Compatibility module, an import path of aiokafka 0.14: compression codecs."""
 
 from aiokafka._upstream.codec import *
 from aiokafka._upstream.codec import __all__ as __all__

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: connections."""
+"""Compatibility module, an import path of aiokafka 0.14: connections."""
 
 from aiokafka._upstream.conn import *
 from aiokafka._upstream.conn import __all__ as __all__

@@ -107,7 +107,7 @@ def call_of(request: Request[R], check: Callable[[R], object] = lambda response:
 class Router:
     """Sends calls to any broker, to a named broker, to the controller and to coordinators.
 
-    The methods `to_...` retry until a deadline (loop time), with pauses of `retry_backoff_ms`. At
+    The methods `to_*` retry until a deadline (loop time), with pauses of `retry_backoff_ms`. At
     the deadline they raise KafkaTimeoutError, caused by the last failure. If the response to a
     change is lost, the change is sent again, and the broker may then return an error such as
     TopicAlreadyExistsError.

@@ -204,10 +204,11 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The group assigns the partitions of these members to others at once. A removed member that
-        still runs rejoins or fails with FencedInstanceId. Returns the names of removed static
-        members and the ids of other removed members. Raises UnknownMemberIdError for a member that
-        the group does not have (also if the response to a first attempt was lost); AdminItemsError
-        if several members were given.
+        still runs rejoins; a static member fails with FencedInstanceId if another member has joined
+        with its `group_instance_id` meanwhile. Returns the names of removed static members and the
+        ids of other removed members. Raises UnknownMemberIdError for a member that the group does
+        not have (also if the response to a first attempt was lost); AdminItemsError if several
+        members were given.
         """
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)

@@ -97,7 +97,8 @@ class Offsets(AdminApi):
         isolation_level: str = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offsets of positions or times in partitions (Java: listOffsets, KIP-79).
+        """Look up the offset of each partition by `OffsetSpec` or by timestamp (Java: listOffsets,
+        KIP-79).
 
         Args:
             places: by partition, an `OffsetSpec`, or a time as milliseconds since 1970 or a
@@ -107,7 +108,7 @@ class Offsets(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises the error of a partition, such as UnsupportedVersionError if its leader does not
-        support the position; AdminItemsError if several partitions were given.
+        support the `OffsetSpec`; AdminItemsError if several partitions were given.
         """
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)

@@ -955,7 +955,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._assigned_state(tp).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again. Raises like `pause()`."""
+        """Undo `pause()`: reads return records of these partitions again. Raises like `pause()`."""
         for tp in partitions:
             self._assigned_state(tp).resume()
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: the code is in `consumer/fetch/`."""
+"""Compatibility module, an import path of aiokafka 0.14: the code is in `consumer/fetch/`."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: the code is in `consumer/group/`."""
+"""Compatibility module, an import path of aiokafka 0.14: the code is in `consumer/group/`."""
 
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.group import GroupMembership as GroupCoordinator

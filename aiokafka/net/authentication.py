@@ -202,7 +202,7 @@ async def _exchange_raw_tokens(
 # requests, such as long polls of fetches.
 _USED_PART = (0.8, 0.9)
 
-# The fraction of a session, before the re-authentication, for fetching credentials.
+# Start to fetch credentials this fraction of the session lifetime before the re-authentication.
 _RENEWAL_PART = 0.1
 
 # Brokers reject another re-authentication within a second.

@@ -136,7 +136,7 @@ _FIRST_WITH_FEATURES = 3
 
 
 class Greeting:
-    """What is known about ApiVersions at one address, for the next connection to the address."""
+    """The ApiVersions version to send to one address, learned from earlier connections to it."""
 
     def __init__(self) -> None:
         self.newest = self.api_versions_version = ApiVersionsRequest.VERSIONS[1]

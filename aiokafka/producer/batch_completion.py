@@ -330,8 +330,12 @@ class BatchCompletion:
     def _retry(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, pause: bool = True
     ) -> None:
-        """Requeue `batch` for a retry; fail it if it has timed out, or if its transaction accepts
-        no more records. Without `pause` the retry needs no backoff."""
+        """Requeue `batch` for a retry; fail it if its transaction is over or accepts no more
+        records.
+
+        A batch that timed out in flight (ABANDONED) has failed already, so it is only settled. With
+        `pause=False`, retry without a backoff.
+        """
         if self._is_late(batch):
             # Fail the batch: neither the abort nor the futures may wait for another attempt.
             failure = self.transaction.error if self.transaction is not None else None

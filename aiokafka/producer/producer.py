@@ -121,7 +121,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     The types of keys and values are the argument types of the serializers, without a serializer
     bytes or None: `AIOKafkaProducer(value_serializer=dump_order)` sends values of type `Order` if
-    `dump_order` accepts an `Order`.
+    this function accepts an `Order`.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 

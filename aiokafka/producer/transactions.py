@@ -153,7 +153,9 @@ class Fencing:
                 raise
             self._partitions = None
         if transaction.unanswered:
-            # Requests of step 5 got no response; only the coordinator may still process them.
+            # A request of the empty transaction (AddPartitionsToTxn, AddOffsetsToTxn or EndTxn) got
+            # no response. Only the coordinator can still process it, so another epoch suffices to
+            # fence it.
             transaction.require_new_epoch()
 
     async def _check_owner(self, deadline: float) -> ProducerIdentity | None:

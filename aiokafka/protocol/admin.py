@@ -1,4 +1,5 @@
-"""Import path of aiokafka: topics, configurations, groups and more."""
+"""Compatibility module, an import path of aiokafka 0.14: topics, configurations, groups and
+more."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

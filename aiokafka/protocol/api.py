@@ -1,4 +1,5 @@
-"""Import path of aiokafka: the base classes of aiokafka's messages."""
+"""Compatibility module, an import path of aiokafka 0.14: the base classes of aiokafka's
+messages."""
 
 from aiokafka._upstream.messages import Request, RequestStruct, Response
 

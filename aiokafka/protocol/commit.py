@@ -1,4 +1,5 @@
-"""Import path of aiokafka: requests for committed offsets of groups."""
+"""Compatibility module, an import path of aiokafka 0.14: requests for committed offsets of
+groups."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: the FindCoordinator request."""
+"""Compatibility module, an import path of aiokafka 0.14: the FindCoordinator request."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

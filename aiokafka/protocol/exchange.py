@@ -152,8 +152,9 @@ def _api_versions_decoder(
         try:
             return newest.decode_prefix(frame, offset)
         except KafkaProtocolError:
-            # Bytes of version 0 cannot be decoded as a later version: where version 0 has the
-            # number of keys, later versions have a null array or a length beyond the end.
+            # Bytes of version 0 never decode as a later version: versions 1 and 2 miss the throttle
+            # time at the end, and version 3 and later read the first byte of the key count (0) as a
+            # null array.
             if frame[offset : offset + 2] != _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
                 raise
             return oldest.decode_prefix(frame, offset)

@@ -1,4 +1,5 @@
-"""Import path of aiokafka: the requests of the classic group protocol."""
+"""Compatibility module, an import path of aiokafka 0.14: the requests of the classic group
+protocol."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

@@ -1,4 +1,5 @@
-"""Import path of aiokafka: the ListOffsets request, for offsets by timestamp."""
+"""Compatibility module, an import path of aiokafka 0.14: the ListOffsets request, for offsets by
+timestamp."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

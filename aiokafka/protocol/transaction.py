@@ -1,4 +1,4 @@
-"""Import path of aiokafka: requests of transactional producers."""
+"""Compatibility module, an import path of aiokafka 0.14: requests of transactional producers."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

@@ -527,7 +527,9 @@ class RangeReader:
             if state.phase is not RangePhase.IDLE or not state.is_due(now, self._client.cluster):
                 continue
             if state.tp in taken:
-                # Progress of the fetched range counts for all ranges of the partition.
+                # Restart this range's timeout with the timeout of the range being fetched: a
+                # partition's ranges are fetched one at a time, so waiting for that range is not a
+                # stall.
                 state.since = max(state.since, taken[state.tp].since)
                 continue
             leader = self._leader(state, now)

@@ -326,8 +326,8 @@ def too_large(state: RangeState, limit: int) -> KafkaError:
 # -- sizes of fetches: a broker should send few bytes after the end of a range
 
 _LEAST = 20 * 1024  # fits a batch of a producer's default size
-_FIRST = 64 * 1024  # largest first fetch of an unknown topic
-_FIRST_GUESS = 125.0  # bytes per offset of an unknown topic
+_FIRST = 64 * 1024  # largest first fetch of a topic whose bytes per offset are not known yet
+_FIRST_GUESS = 125.0  # assumed bytes per offset of a topic before its first response
 _SPARE = 1.1  # sizes of records vary
 _MOST_TOPICS = 1000
 

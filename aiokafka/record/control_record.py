@@ -1,3 +1,4 @@
-"""Import path of aiokafka: control records, the transaction markers."""
+"""Compatibility module, an import path of aiokafka 0.14: control records, the transaction
+markers."""
 
 from aiokafka._upstream.records import *

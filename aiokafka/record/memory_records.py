@@ -1,3 +1,4 @@
-"""Import path of aiokafka: iteration over the batches of a record set."""
+"""Compatibility module, an import path of aiokafka 0.14: iteration over the batches of a record
+set."""
 
 from aiokafka._upstream.records import *

@@ -1,3 +1,3 @@
-"""Import path of aiokafka: varints and the CRC-32C checksum."""
+"""Compatibility module, an import path of aiokafka 0.14: varints and the CRC-32C checksum."""
 
 from aiokafka._upstream.records import *

@@ -95,7 +95,11 @@ def _take(given: Any, pushed: Pushed) -> bool:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a streaming query. An instance on the driver plans, instances on executors read."""
+    """Reads topics for a Spark streaming query.
+
+    The instance on the driver plans the offset ranges of each micro-batch; the instances on
+    executors read the ranges.
+    """
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options

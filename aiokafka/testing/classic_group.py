@@ -56,7 +56,8 @@ class Joined:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a classic group."""
+    """A member, with the futures of its pending JoinGroup and SyncGroup requests and its session
+    timer."""
 
     member_id: str
     instance_id: str | None

@@ -27,8 +27,9 @@ __all__ = ["FetchTargets", "Fetcher", "OtherTopic", "TopicIds"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# Largest number of topics no longer in use whose ids are remembered: a rebalance may revoke a
-# partition for a moment only.
+# Remember the ids of at most this many topics that are no longer in use. After a rebalance that
+# revoked a topic only briefly, these ids still distinguish a recreated topic from outdated metadata
+# (`OtherTopic.is_new`).
 _MOST_FORMER_TOPICS = 1000
 
 # Metadata snapshots without a leader before a warning is logged; several can arrive in a second.

@@ -432,9 +432,12 @@ class ClassicProtocol(GroupProtocol):
         self._is_assigned_by_broker = joined.is_assigned_by_broker
 
     def _end_commits(self, follows: bool, data: bytes) -> None:
-        """Fail the commits of an eager member's previous partitions, unless they are assigned to it
-        again. `follows`: whether the member missed no generation. In a missed generation, another
-        member may have committed later offsets."""
+        """Fail the pending commits of an eager member's previous partitions.
+
+        Commits of partitions that this generation assigns to the member again continue, unless the
+        member is stopping or missed a generation (`follows` is False): another member may have
+        committed later offsets in the missed generation.
+        """
         self._rebalance.forget_unsubscribed()
         # After `unsubscribe()` the group's commits have failed already, and commits of a manual
         # assignment continue.

@@ -646,7 +646,8 @@ class GroupCommits:
         deadline = _now() + timeout
         try:
             async with self._turn(partitions, deadline) as queued:
-                # Earlier removals do not matter, because `finished()` reads the new assignment.
+                # Pass the present count: if the group removed this member before, the offsets are
+                # still valid, because `finished()` reads the assignment when the request is sent.
                 await self._commit(queued, finished, deadline, self._removals)
             self._is_failing = False
         except (KafkaError, ConsumerStoppedError) as error:

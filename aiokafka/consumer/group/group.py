@@ -414,7 +414,8 @@ class GroupMembership(CoordinatorNames):
                 # because of it should not find its own listener running.
                 await self.rebalance.lose_all()
                 self._fail(error)
-                # A manual assignment that was made during the failure stays valid.
+                # If the application called `assign()` or `unsubscribe()` during the awaits above,
+                # leave FAILED: neither needs the membership.
                 if not self._subscriptions.is_by_group:
                     self._follow_subscription()
             while self.state.current is MembershipState.FAILED:

@@ -126,7 +126,8 @@ _SHORTEST_INTERVAL = 0.01
 # Shortest timeout of a heartbeat in seconds. The usual timeout is two intervals, because the
 # coordinator responds at once.
 _SHORTEST_LIMIT = 5.0
-# Seconds for which operating systems try to deliver the bytes of a closed connection.
+# Seconds for which a heartbeat without a response may still reach the coordinator: the operating
+# system keeps retransmitting the bytes of a closed connection.
 _LONGEST_WAY = 900.0
 
 # With these errors the coordinator reports that it does not count this consumer as a member.
@@ -613,7 +614,8 @@ class Kip848Protocol(GroupProtocol):
     # -- reconciliation ----------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Return whether there is a reason to join, or a target to reconcile."""
+        """Return whether `advance()` has work: a reason to join, a fenced member's partitions to
+        drop, or a target assignment to reconcile."""
         return self._state.reason is not None or self.member.state in (
             MemberState.FENCED,
             MemberState.RECONCILING,

@@ -90,7 +90,8 @@ class NoGroup:
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
 
     def on_subscribed(self) -> None:
-        """Follow a new subscription, or the end of the subscription."""
+        """Request the metadata of the present subscription, assign the partitions, and forget
+        positions of the earlier subscription. Also called after `unsubscribe()`."""
         self._topics.request()
         self.on_metadata()
         # Positions of an earlier subscription do not apply to a later subscription.

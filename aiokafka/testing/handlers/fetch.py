@@ -200,7 +200,12 @@ def _refused(context: RequestContext, one: _PartitionRead) -> PartitionData:
 
 
 def _has_changed(one: _PartitionRead, data: PartitionData) -> bool:
-    """Return whether an incremental response includes the partition; store its offsets."""
+    """Return whether an incremental response must include the partition (KIP-227).
+
+    It must if the partition has records, an error, a diverging epoch or a preferred replica, or if
+    its high watermark, last stable offset or log start offset has changed. Stores these offsets for
+    the next comparison.
+    """
     reported = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
     changed = reported != one.position.reported or bool(data.records) or one.urgent
     one.position.reported = () if data.error_code else reported

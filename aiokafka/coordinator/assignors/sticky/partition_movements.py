@@ -1,4 +1,5 @@
-"""Import path of aiokafka: the movements of an assignment, for tests of programs."""
+"""Compatibility module, an import path of aiokafka 0.14: the movements of an assignment, for tests
+of programs."""
 
 from __future__ import annotations
 
