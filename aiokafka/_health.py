@@ -11,8 +11,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from aiokafka._log import Subject, SubjectLog, about
+from aiokafka._log import SubjectLog
 from aiokafka._retry import OutOfTimeError
+from aiokafka._subject import Subject, about
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from aiokafka._callbacks import Guard
 from aiokafka._compat import timeout_at
+from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError

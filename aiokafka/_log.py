@@ -4,32 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aiokafka._subject import Subject, about
 from aiokafka.structs import TopicPartition
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["Subject", "SubjectLog", "about"]
-
-
-class Subject(str):
-    """A name in log lines, such as "Consumer c of group g", and its parts as fields of log
-    records."""
-
-    fields: Mapping[str, object]
-
-    def __new__(cls, text: str, **fields: object) -> Self:
-        """Return `text` with `fields`, except fields that are None."""
-        made = super().__new__(cls, text)
-        made.fields = {name: value for name, value in fields.items() if value is not None}
-        return made
-
-
-def about(subject: str) -> dict[str, object]:
-    """Return the fields of `subject` for `extra=`; empty for a plain string."""
-    return dict(subject.fields) if isinstance(subject, Subject) else {}
+__all__ = ["SubjectLog"]
 
 
 class SubjectLog:

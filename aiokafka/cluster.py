@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aiokafka._upstream.messages import Response
     from aiokafka.client import AIOKafkaClient
 else:
+    AIOKafkaClient = later("aiokafka.client.AIOKafkaClient")
     Response = later("aiokafka._upstream.messages.Response")
 
 __all__ = [

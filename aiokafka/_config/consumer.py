@@ -21,7 +21,7 @@ from aiokafka._config.options import (
     Text,
     option,
 )
-from aiokafka._log import Subject
+from aiokafka._subject import Subject
 from aiokafka.metrics import ConsumerMetricsCollector
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from aiokafka._config.options import (
     refuse_unknown,
 )
 from aiokafka._config.security import SecurityConfig
-from aiokafka._log import Subject
+from aiokafka._subject import Subject
 from aiokafka.metrics import ProducerMetricsCollector
 
 if TYPE_CHECKING:

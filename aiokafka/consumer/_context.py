@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from aiokafka._callbacks import Guard
+from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._reading import FencedEpochs
 from aiokafka.consumer._partition_state import PartitionState, Phase

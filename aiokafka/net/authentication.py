@@ -8,8 +8,8 @@ import random
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout as within
-from aiokafka._log import about
 from aiokafka._retry import Backoff
+from aiokafka._subject import about
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, TypeVar, cast
 
-from aiokafka._log import about
+from aiokafka._subject import about
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,

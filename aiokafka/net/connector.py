@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
 from aiokafka._config.security import MADE_FOR_SERVERS, is_for_servers
-from aiokafka._log import Subject, about
+from aiokafka._subject import Subject, about
 from aiokafka._tasks import is_told_to_end, together, unless
 from aiokafka._version import __version__
 from aiokafka.errors import (

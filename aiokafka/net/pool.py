@@ -8,8 +8,8 @@ import logging
 import weakref
 from typing import TYPE_CHECKING
 
-from aiokafka._log import about
 from aiokafka._retry import Backoff
+from aiokafka._subject import about
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import aiokafka
-from aiokafka._log import Subject
+from aiokafka._subject import Subject
 from aiokafka._tasks import TaskOwner
 from aiokafka._typing import KT, VT, Self, later
 from aiokafka.abc import ConsumerRebalanceListener

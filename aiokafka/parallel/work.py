@@ -9,13 +9,15 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokafka._typing import KT, VT
+from aiokafka._typing import KT, VT, later
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.retry import DelayedRecords, size_of
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.parallel.dispatcher import Dispatcher
+else:
+    Dispatcher = later("aiokafka.parallel.dispatcher.Dispatcher")
 
 __all__ = ["OffsetTracker", "PartitionWork", "Work", "WorkQueue", "WorkState"]
 

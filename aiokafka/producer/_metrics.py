@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aiokafka._callbacks import Guard
+from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.metrics import NullProducerMetricsCollector, ProducerMetricsCollector

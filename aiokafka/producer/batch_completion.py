@@ -389,7 +389,13 @@ class BatchCompletion:
         parts = split_batch(batch, self.accumulator.sizing(batch.partition.topic))
         if not parts:
             return False
-        self.accumulator.replace(batch, parts)
+        self.pending.replace(batch, parts)
+        free = batch.release()
+        for part in parts:
+            part.reserve(part.builder.size)
+            free -= part.reserved
+        # `free` is negative if the additional batch headers make the parts larger than the batch.
+        self.accumulator.memory.release(free)
         queue.replace(batch, parts)
         self.meter.split(batch, parts)
         if queue.node is not None:

@@ -17,6 +17,7 @@ from aiokafka import _clock
 from aiokafka._compat import timeout_at
 from aiokafka._config.producer import ProducerConfig
 from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka._typing import later
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.partitioner import murmur2
@@ -36,19 +37,11 @@ if TYPE_CHECKING:
     from aiokafka.producer._metrics import ProducerMeter
     from aiokafka.producer.node_sender import NodeSender
     from aiokafka.producer.sender import Sender
+else:
+    NodeSender = later("aiokafka.producer.node_sender.NodeSender")
+    Sender = later("aiokafka.producer.sender.Sender")
 
-__all__ = [
-    "BATCH_OVERHEAD",
-    "BatchBuilder",
-    "BufferMemory",
-    "MessageAccumulator",
-    "MessageBatch",
-    "PartitionQueue",
-    "PendingBatches",
-    "RecordMetadata",
-    "TopicQueues",
-    "record_bound",
-]
+__all__ = ["BatchBuilder", "MessageAccumulator", "MessageBatch", "RecordMetadata"]
 
 
 # -- `buffer_memory`, and the calls that wait for it
@@ -985,18 +978,7 @@ class MessageAccumulator:
         self._enqueue(queue, batch)
         return future
 
-    # -- completion
-
-    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace `batch` by the `parts` that it was split into: in the memory count, and in the
-        flushes that wait for `batch`."""
-        self.pending.replace(batch, parts)
-        free = batch.release()
-        for part in parts:
-            part.reserve(part.builder.size)
-            free -= part.reserved
-        # `free` is negative if the additional batch headers make the parts larger than the batch.
-        self.memory.release(free)
+    # -- flush
 
     def seal_all(self) -> None:
         """Seal every open batch, so that it is sent without lingering."""

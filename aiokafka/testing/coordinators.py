@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.groups import Groups
     from aiokafka.testing.state import ClusterState
 else:
+    Groups = later("aiokafka.testing.groups.Groups")
     ClusterState = later("aiokafka.testing.state.ClusterState")
 
 KINDS = {"group": 0, "transaction": 1}

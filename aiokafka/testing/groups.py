@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka import errors
+from aiokafka._typing import later
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState, Member
 from aiokafka.testing.consumer_group import (
@@ -24,6 +25,8 @@ from aiokafka.testing.state import ClusterState
 
 if TYPE_CHECKING:
     from aiokafka.testing.script import Script
+else:
+    Script = later("aiokafka.testing.script.Script")
 
 _GROUP = 0
 _POLICY = "group.consumer.migration.policy"

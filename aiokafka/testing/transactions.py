@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from aiokafka import _clock, errors
+from aiokafka._typing import later
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch
 from aiokafka.testing.coordinators import Coordinators
@@ -18,6 +19,8 @@ from aiokafka.testing.state import ClusterState, Partition
 
 if TYPE_CHECKING:
     from aiokafka.testing.script import Script
+else:
+    Script = later("aiokafka.testing.script.Script")
 
 _TRANSACTION = 1
 _NO_EPOCH = -1

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -227,6 +228,44 @@ async def test_a_quota_that_stays_used_up_is_told_of() -> None:
             result = await admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=300)
     assert result.topic_errors[0].error_code == 89
     assert refusals.hits > 1
+
+
+@pytest.mark.parametrize(
+    ("throttle_ms", "at_least"), [(0, [0.08, 0.16, 0.32]), (500, [0.5, 0.5, 0.5])]
+)
+@simulated
+async def test_the_pauses_of_a_quota_grow_and_last_as_long_as_the_broker_asks(
+    throttle_ms: int, at_least: list[float]
+) -> None:
+    loop = asyncio.get_running_loop()
+    asked: list[float] = []
+
+    def refuse(response: Any) -> None:
+        asked.append(loop.time())
+        if len(asked) <= len(at_least):
+            response.throttle_time_ms = throttle_ms
+            response.topics[0].error_code = ThrottlingQuotaExceeded.errno
+
+    async with FakeCluster() as cluster, make_admin(cluster, retry_backoff_ms=100) as admin:
+        cluster.intercept(CreateTopicsRequest, Edit(refuse))
+        await admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=30_000)
+    pauses = [after - before for before, after in pairwise(asked)]
+    assert len(pauses) == len(at_least)
+    assert all(pause >= least for pause, least in zip(pauses, at_least, strict=True))
+
+
+@simulated
+async def test_a_throttle_beyond_the_time_of_the_call_ends_it_in_time() -> None:
+    def refuse(response: Any) -> None:
+        response.throttle_time_ms = 60_000
+        response.topics[0].error_code = ThrottlingQuotaExceeded.errno
+
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(CreateTopicsRequest, Edit(refuse))
+        began = asyncio.get_running_loop().time()
+        result = await admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=3000)
+        assert asyncio.get_running_loop().time() - began < 4
+    assert result.topic_errors[0].error_code == ThrottlingQuotaExceeded.errno
 
 
 @simulated

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka._log import Subject, SubjectLog
+from aiokafka._log import SubjectLog
+from aiokafka._subject import Subject
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from aiokafka.protocol.messages.metadata import MetadataRequest

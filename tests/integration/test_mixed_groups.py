@@ -249,7 +249,6 @@ async def test_from_classic_to_next_generation_and_back(
         ):
             for client in clients:
                 await group.leave(group.members[0])
-                await group.settle()
                 await group.join(client, assignor, **options)
                 await group.settle()
         await flow.stop()
