@@ -157,9 +157,13 @@ def _merge_partition(
             old.epoch,
             extra={"topic": topic, "partition": new.partition_index},
         )
-    if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
-        doubts = (old.doubts + 1) % _PATIENCE_WITH_OLD
-        epoch = old.epoch if doubts else epoch
+    if (
+        old is not None
+        and epoch < 0 <= old.epoch
+        and new.leader_id == old.leader
+        and old.doubts + 1 < _PATIENCE_WITH_OLD
+    ):
+        epoch, doubts = old.epoch, old.doubts + 1
     code = new.error_code
     leader = -1 if code == LeaderNotAvailableError.errno else new.leader_id
     nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
