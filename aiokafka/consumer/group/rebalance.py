@@ -27,6 +27,8 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 Partitions = frozenset[TopicPartition]
 
+_NOTHING = Assignment({}, -1)
+
 # Parts of the rebalance timeout, after which the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
@@ -133,7 +135,7 @@ class Rebalance:
         a later membership, other members may have committed later offsets.
         """
         self._unsubscribed = self._commits.as_revoked(self._assigned)
-        self._assigned = Assignment({}, -1)
+        self._assigned = _NOTHING
 
     async def revoke_unsubscribed(self, identity: Identity) -> None:
         """Commit the finished records of the partitions that `unsubscribe()` has ended, and call
@@ -163,7 +165,7 @@ class Rebalance:
     def forget_unsubscribed(self) -> None:
         """Drop the assignments to commit after `unsubscribe()`: a commit could overwrite commits of
         other members."""
-        self._assigned = Assignment({}, -1)
+        self._assigned = _NOTHING
         self.on_unsubscribed()
 
     # -- assignments of the group ------------------------------------------------------------------
