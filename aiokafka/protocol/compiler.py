@@ -28,8 +28,8 @@ GENERATED = {
     **dict.fromkeys(("ConsumerGroupHeartbeat", "OffsetCommit", "OffsetFetch"), "group"),
 }
 
-# The versions of generated codecs that are not the newest of their API. Brokers offer version 6 only
-# as an unstable version, for two-phase commit (KIP-939).
+# The versions of generated codecs that are not the newest of their API. Brokers offer version 6
+# only as an unstable version, for two-phase commit (KIP-939).
 _VERSIONS = {"InitProducerId": 5}
 
 _MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
