@@ -278,7 +278,7 @@ class SubscriptionState:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
         # An empty assignment in between gives each partition a new state, without position.
-        if not keep:
+        if not keep and self.assignment:
             self._replace([])
         self._replace(tps, topic_ids)
 
@@ -346,11 +346,12 @@ class SubscriptionState:
         old = self.assignment
         states: dict[TopicPartition, PartitionState] = {}
         for tp in tps:
+            is_wanted = self._wants(tp.topic)
             state = old.get(tp)
             if state is None:
                 state = PartitionState(tp)
                 state.fetcher = self._fetcher
-            state.want(self._wants(tp.topic))
+            state.want(is_wanted)
             states[tp] = state
         self.assignment = Assignment(states, old.epoch + 1, topic_ids)
         # Code that still refers to the old object sees that it is replaced (`active`).

@@ -190,6 +190,8 @@ class RecordQueue:
 
     def release(self) -> None:
         """Return records again."""
+        if not self._is_held and self._is_over is self._is_closed:
+            return
         self._is_held = False
         self._is_over = self._is_closed
         self._update_fast_path()
@@ -241,12 +243,12 @@ class RecordQueue:
 
     def touch(self, state: PartitionState) -> None:
         """Drop the partition's data if a change of the partition made it void; wake its readers."""
-        self.buffer.discard_stale(state)
-        # Notify only if a task waits, because this runs for each partition of a response.
+        # Notify only if a task waits, because this runs for each partition of an assignment.
         if self.positions.waiters and not state.needs_offset:
             self.positions.notify()
         if self._readers:
             self._readers.notify_of((state.tp,))
+        self.buffer.discard_stale(state)
 
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """Make the next reader of this partition raise the exception that `failure` returns."""
