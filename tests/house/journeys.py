@@ -36,7 +36,7 @@ class Journey(NamedTuple):
 BUDGETS = {
     "start in a group": (52, 760),
     "send": (24, 88),
-    "getone": (26, 121),
+    "getone": (26, 125),
     "commit": (24, 52),
     "create_topics": (19, 50),
     "modules loaded": (134, 0),
