@@ -408,10 +408,8 @@ class LegacyRecordBatchBuilder(_Codecs):
             moment = -1
         else:
             moment = int(wall_time() * 1000) if timestamp is None else timestamp
-        offset, moment = (
-            index(offset),
-            index(moment),
-        )  # raises TypeError for a value that is not an integer
+        # `index` raises TypeError for a value that is not an integer.
+        offset, moment = index(offset), index(moment)
         packed = build_message(
             self._magic, offset, moment, 0, _content("key", key), _content("value", value)
         )
