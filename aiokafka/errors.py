@@ -8,7 +8,6 @@ classes for failed connections. All but `ConsumerStoppedError` and `IllegalOpera
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -1102,6 +1101,8 @@ def renewed(error: ErrorT) -> ErrorT | KafkaError:
     traceback to the object. An exception that cannot be copied becomes a KafkaError with the name
     and text of the exception.
     """
+    import copy
+
     try:
         twin = copy.copy(error)
     except Exception:

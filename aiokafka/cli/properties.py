@@ -110,7 +110,7 @@ _REFUSED = {
     "ssl.engine.location": "OpenSSL's engines are not supported",
     "ssl.sigalgs.list": "signature algorithms are those of OpenSSL's default",
 }
-# All names with these prefixes concern connections.
+# All names with these prefixes concern connections, so unknown ones are errors.
 _OF_CONNECTIONS = ("sasl.", "ssl.", "security.", "bootstrap.", "metadata.broker.")
 # Known names without effect on authentication and trust.
 _WITHOUT_EFFECT = frozenset(
@@ -204,7 +204,7 @@ def _unescape(text: str, name: str) -> str:
 
 
 def is_connection_name(name: str) -> bool:
-    """Return whether `settings_of` reads or refuses a dotted name."""
+    """Return whether `settings_of` reads or rejects a dotted name."""
     return name in _READ or name in _REFUSED or name.startswith(_OF_CONNECTIONS)
 
 

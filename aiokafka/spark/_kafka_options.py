@@ -85,7 +85,7 @@ SECURITY_SETTINGS = frozenset(
 
 
 class Security:
-    """Parsed settings of SASL and TLS, as plain values for the executors. Each may be a secret."""
+    """Parsed settings of SASL and TLS, as plain values for the executors. Any may be a secret."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
@@ -392,8 +392,8 @@ _SECRETS = frozenset({"sasl_plain_password"})
 class ClientSettings:
     """Settings of clients, as plain values that are sent to the executors.
 
-    `client` has the keywords of all clients, `role` has those that only the consumer or the
-    producer has. `repr` and errors show no secrets.
+    `client` has the keywords of all clients, `role` has keywords of the consumer or the producer
+    only. `repr` and errors show no secrets.
     """
 
     def __init__(
@@ -424,9 +424,10 @@ class ClientSettings:
         return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keywords that every client accepts. Call this in the process of the client.
+        """Return the keywords that every client accepts.
 
-        Reads the certificates, and imports the token provider.
+        Call this in the process that creates the client, because the call reads the certificates,
+        and imports the token provider.
         """
         keywords = {"client_id": _CLIENT_ID, **self.client}
         if keywords.get("security_protocol", "PLAINTEXT").endswith("SSL"):

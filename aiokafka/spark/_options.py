@@ -65,7 +65,7 @@ class OptionReader:
         self._read: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """Return the unparsed value, None without one."""
+        """Return the unparsed value; None if the option is not set."""
         self._read.add(name.lower())
         return self._options.get(name.lower())
 
@@ -83,7 +83,7 @@ class OptionReader:
         return int(text)
 
     def whole(self, name: str, default: int, minimum: int = 1) -> int:
-        """Do the same as `integer`, for an option with a default."""
+        """Return the same as `integer`; an option with a default is never None."""
         number = self.integer(name, default, minimum)
         return default if number is None else number
 
@@ -136,8 +136,8 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix`, by the rest of the name, and count
-        all of these options as read.
+        """Return the options whose names begin with `prefix`, by the rest of the name. All of them
+        count as read.
         """
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)
@@ -147,8 +147,8 @@ class OptionReader:
         """Raise ValueError for unknown options, with the most similar names in `known` and
         `others`.
 
-        Unread options in `known` are for another kind of query. A job may have one set of options
-        for all its queries, so unread options only cause a warning.
+        Unread options in `known` are for another kind of query. They only cause a warning, because
+        a job may have one set of options for all its queries.
         """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}
@@ -174,7 +174,7 @@ def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     twice: list[str] = []
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # `json` would silently drop one of two values with the same name.
+        # `json` silently drops all but the last value of a repeated key.
         twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         return dict(pairs)
 
@@ -258,7 +258,7 @@ WRITE_OPTIONS = (
     "addBatchHeaders",
     "clientIdleTimeout",
 )
-# Spark itself adds these to the options of a query.
+# Options that Spark itself adds to a query.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 
 _MAX_INT64 = 2**63 - 1
@@ -281,7 +281,7 @@ class Subscription(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends. The first field that is set counts."""
+    """Where reading begins or ends. The first field that is set takes precedence."""
 
     timestamp: int | None = None
     """Milliseconds since 1970, for every partition."""
@@ -333,7 +333,7 @@ class ReadOptions:
         return bool(self.kafka.role.get("isolation_level") == "read_committed")
 
     @property
-    def starts_alike(self) -> bool:
+    def has_fixed_start(self) -> bool:
         """Whether the query would start at the same records if it were started later."""
         bound = self.starting
         if bound.is_by_time:
@@ -518,8 +518,8 @@ def _offsets_per_trigger(reader: OptionReader) -> tuple[int | None, int | None]:
 
 
 def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
-    """Return the group whose offsets are committed or used as the start, None without one. The
-    query never joins the group.
+    """Return the id of the group for commitOffsets and for startingOffsets=committed; None if it is
+    not set. The query never joins the group.
     """
     prefix = reader.text("groupIdPrefix")
     group_id: str | None = settings.role.get("group_id")
