@@ -1,6 +1,6 @@
 """DescribeGroups, ListGroups, DeleteGroups, and the descriptions of consumer groups (KIP-848).
 
-A fake cluster has no share groups and streams groups: each request for one gets an error.
+A fake cluster has no share groups and no streams groups: requests about them get an error.
 """
 
 from __future__ import annotations
