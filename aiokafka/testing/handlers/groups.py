@@ -276,7 +276,7 @@ def streams_group_describe(
 
 
 def _refuse_group(context: RequestContext, group_id: str) -> NoReturn:
-    """Raise RefusedError with NOT_COORDINATOR or another error of the coordinator, else with
+    """Raise RefusedError: with the error of the coordinator check, if there is one, else with
     GROUP_ID_NOT_FOUND.
     """
     require(context.services.groups.check_coordinator(context.node_id, group_id))

@@ -219,7 +219,7 @@ def _find_coordinator(context: RequestContext, kind: int, key: str) -> Coordinat
     errno = context.services.acls.check_named(context, resource, key, "describe")
     if errno:
         return _failed(key, errno, "refused")
-    # This broker may run without being registered at the controller, so that none is alive.
+    # A client can reach this broker even if the controller has registered no broker.
     if not state.live_nodes():
         return _failed(key, errors.GroupCoordinatorNotAvailableError.errno, "no broker is alive")
     topic = _INTERNAL_TOPICS[kind]
