@@ -42,16 +42,6 @@ NAMES = (
     "token_endpoint_url",
     "token_scope",
 )
-_TLS = {
-    "ca_file": "cafile",
-    "ca_data": "cadata",
-    "cert_file": "certfile",
-    "cert_data": "certdata",
-    "key_file": "keyfile",
-    "key_data": "keydata",
-    "key_password": "password",
-    "crl_file": "crlfile",
-}
 #: Environment variables that are not settings.
 _OTHER_VARIABLES = ("CONFIG", "DEBUG", "NO_EXTENSIONS", "PROFILE", "PROPERTIES")
 #: Options of -X whose values are text, even if a value looks like a number.
@@ -355,7 +345,7 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
     """Remove the settings of TLS from `found`, and return a context with them; None without TLS."""
-    tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
+    tls = {to: found.pop(name) for name, to in properties.TLS.items() if name in found}
     check_hostname = found.pop("check_hostname", True)
     check_certificate = found.pop("check_certificate", True)
     versions = found.pop("tls_versions", None)
