@@ -58,13 +58,12 @@ def spare_dict(instance: Any) -> None:
 _new_tuple: Callable[..., Any] = tuple.__new__
 
 
-def make_untracked(cls: Any, fields: tuple[Any, ...]) -> Any:
-    """Return an instance of `cls`, a subclass of tuple, that the garbage collector ignores.
+make_untracked = _new_tuple
+"""Return an instance of `cls`, a subclass of tuple, that the garbage collector ignores.
 
-    Used for RecordMetadata, which cannot be part of a reference cycle. Futures keep thousands of
-    RecordMetadata in memory; tracking them would trigger full collections.
-    """
-    return _new_tuple(cls, fields)
+Used for RecordMetadata, which cannot be part of a reference cycle. Futures keep thousands of
+RecordMetadata in memory; tracking them would trigger full collections.
+"""
 
 
 def own_dict(instance: Any) -> dict[str, Any]:
