@@ -38,7 +38,7 @@ BUDGETS = {
     "send": (21, 60),
     "getone": (26, 138),
     "commit": (26, 72),
-    "create_topics": (19, 50),
+    "create_topics": (16, 41),
     "modules loaded": (134, 0),
 }
 
