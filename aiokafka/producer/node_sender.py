@@ -23,8 +23,8 @@ from aiokafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.record.batch import down_convert
 from aiokafka.record.compression import GZIP, LZ4, SNAPPY, ZSTD, codec_id
-from aiokafka.record.contents import down_convert
 
 if TYPE_CHECKING:
     from aiokafka._config.producer import ProducerConfig

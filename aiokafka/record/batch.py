@@ -1,4 +1,4 @@
-"""Build record batches of magic 2, the format since Kafka 0.11."""
+"""Build record batches of magic 2 (since Kafka 0.11), and convert them to magic 0 or 1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
+from aiokafka.errors import IllegalArgumentError, IllegalStateError, MessageSizeTooLargeError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import check_level, compress, require_codec
 from aiokafka.record.crc32c import crc32c
@@ -14,7 +14,14 @@ from aiokafka.record.header import HEADER_SIZE, RecordBatch, iter_batches
 from aiokafka.record.reader import RecordReader
 from aiokafka.record.rows import RowSource
 
-__all__ = ["HEADER_SIZE", "RecordBatch", "RecordBatchBuilder", "RecordReader", "iter_batches"]
+__all__ = [
+    "HEADER_SIZE",
+    "RecordBatch",
+    "RecordBatchBuilder",
+    "RecordReader",
+    "down_convert",
+    "iter_batches",
+]
 
 Headers = Iterable[tuple[str, bytes | bytearray | memoryview | None]]
 
@@ -295,3 +302,21 @@ def _plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
         value = None if value is None else _plain(f"the value of the header {name!r}", value)
         plain.append((str.__str__(name), value))
     return plain
+
+
+def down_convert(
+    batch: bytes | bytearray | memoryview, magic: int, codec: int = 0, level: int | None = None
+) -> bytes:
+    """Convert a built magic 2 batch to a message set of magic 0 or 1, for brokers before Kafka
+    0.11.
+
+    Raises IllegalArgumentError for records with headers, which magic 0 and 1 do not support.
+    """
+    from aiokafka.record.legacy import build_message_set  # for brokers before Kafka 0.11
+
+    items = []
+    for record in RecordReader(batch, "", -1, position=0, check_crcs=False).take(len(batch)):
+        if record.headers:
+            raise IllegalArgumentError("headers need a broker of Kafka 0.11 or later")
+        items.append((record.timestamp, record.key, record.value))
+    return build_message_set(magic, items, codec, level)
