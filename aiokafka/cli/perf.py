@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
 
 _POINTS = (50, 95, 99, 99.9)
-# About this number of latencies is measured: of every Nth record if there are more records.
+# Approximate number of measured latencies. With more records, only every Nth one is measured.
 _SAMPLES = 100_000
 
 
@@ -46,7 +46,9 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 def summary(
     records: int, size: int, seconds: float, latencies: Sequence[float] = ()
 ) -> dict[str, Any]:
-    """Return one row with counts, rates, and latencies (given in seconds) in milliseconds."""
+    """Return one row with counts, rates, and latencies in milliseconds. The arguments are in
+    seconds.
+    """
     seconds = max(seconds, 1e-9)
     row: dict[str, Any] = {
         "records": records,

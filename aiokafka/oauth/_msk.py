@@ -96,7 +96,7 @@ class MskIamTokenProvider(CachedTokenProvider):
             found = session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
         except Exception as error:
-            kind = KafkaConnectionError if _may_pass(error) else AuthenticationFailedError
+            kind = KafkaConnectionError if _is_temporary(error) else AuthenticationFailedError
             raise kind(
                 f"botocore could not get AWS credentials: {type(error).__name__}: "
                 f"{str(error)[:200]}"
@@ -113,7 +113,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return region
 
     def _botocore(self) -> Any:
-        """Return the session of botocore, which caches credentials; None if it is not installed."""
+        """Return botocore's session, which caches credentials; None if botocore is missing."""
         if self._session is None:
             try:
                 import botocore.session
@@ -123,7 +123,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return self._session
 
 
-def _may_pass(error: BaseException | None) -> bool:
+def _is_temporary(error: BaseException | None) -> bool:
     """Return whether an error of botocore is temporary: the service did not respond or was busy."""
     from botocore import exceptions
 
@@ -143,7 +143,7 @@ def _may_pass(error: BaseException | None) -> bool:
     )
     # If the metadata service of a container cannot be reached, botocore raises an error that has
     # the connection error only as its context.
-    return isinstance(error, passing) or _may_pass(error.__context__)
+    return isinstance(error, passing) or _is_temporary(error.__context__)
 
 
 def presigned_token(region: str, credentials: AwsCredentials, now: datetime.datetime) -> str:
@@ -167,7 +167,7 @@ def presigned_token(region: str, credentials: AwsCredentials, now: datetime.date
     key = signing_key(credentials.secret_key, day, region, _SERVICE)
     signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
     signature = _hmac(key, signed).hex()
-    # The user agent is not signed; the broker logs the user agent.
+    # The broker logs the user agent, which is not part of the signature.
     agent = quote(f"aiokafka/{__version__}", safe="")
     url = f"https://{host}/?{query}&X-Amz-Signature={signature}&User-Agent={agent}"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

@@ -27,7 +27,7 @@ log = logging.getLogger("aiokafka.parallel")
 
 # Backoff in seconds after failed commits, unless the commit interval is longer.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
-_QUIET = 60.0  # seconds between two log messages about failed commits
+_LOG_INTERVAL = 60.0  # seconds between two log messages about failed commits
 
 
 class Committer:
@@ -47,7 +47,7 @@ class Committer:
         self._is_urgent = asyncio.Event()
         self._waiters: list[asyncio.Event] = []
         self._is_running = False
-        self._quiet_until = 0.0
+        self._next_log_at = 0.0
         self._unlogged = 0
 
     async def run(self) -> None:
@@ -117,7 +117,7 @@ class Committer:
         finished = self._finished()
         if not finished:
             return True
-        cuts = [len(work.cuts) for work, _ in finished]
+        truncations = [len(work.truncations) for work, _ in finished]
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
@@ -132,9 +132,9 @@ class Committer:
             if (more := self._log_suffix()) is not None:
                 self._log.warning("Commit failed, there will be another: %s%s", error, more)
             return False
-        for (work, offset), before in zip(finished, cuts, strict=True):
-            self._queue.note_commit(work, offset, before)
-        self._quiet_until = 0.0  # log the next failure
+        for (work, offset), before in zip(finished, truncations, strict=True):
+            self._queue.store_commit(work, offset, before)
+        self._next_log_at = 0.0  # log the next failure
         return True
 
     def _log_suffix(self) -> str | None:
@@ -142,11 +142,11 @@ class Committer:
         not logged before. Return None if a failure was logged within the last minute.
         """
         now = asyncio.get_running_loop().time()
-        if now < self._quiet_until:
+        if now < self._next_log_at:
             self._unlogged += 1
             return None
         more = f" ({self._unlogged} failures before it were not logged)" if self._unlogged else ""
-        self._unlogged, self._quiet_until = 0, now + _QUIET
+        self._unlogged, self._next_log_at = 0, now + _LOG_INTERVAL
         return more
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
@@ -172,7 +172,7 @@ class Committer:
         if end is None or end < 0:
             return committable
         # The position is after all taken records, unless the log was truncated or the topic
-        # recreated: then the offsets of the previous log would skip records.
+        # recreated. Then `committable` is an offset of the previous log, and would skip records.
         position = work.committed if lag is None else end - lag
         queue = self._queue
         # The position may be committed only if no taken record is unfinished. Such records would be

@@ -89,7 +89,9 @@ class Delays:
         return self._delayed.next_due()
 
     def release(self, now: float) -> Batches:
-        """Return the delayed records that are due now; resume partitions without others."""
+        """Return the delayed records that are due now. Resume partitions that have no more delayed
+        records.
+        """
         due = self._delayed.take_due(now)
         for tp in due:
             if tp not in self._delayed:
@@ -99,10 +101,10 @@ class Delays:
     def _due(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
     ) -> list[ConsumerRecord[Any, Any]]:
-        """Return the due records at the beginning of the list. Store the rest, and seek back to
-        records that do not fit.
+        """Return the due records at the beginning of the list. Store the other records, up to the
+        memory limit, and seek back to the first record that is not stored.
         """
-        # The log is shorter than the stored end, so it was truncated or the topic recreated.
+        # If the log is shorter than the stored end, it was truncated, or the topic was recreated.
         if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
             del self._ends[tp]
         # Examining many records takes milliseconds, so read the clock for each record.
@@ -114,7 +116,7 @@ class Delays:
                 ready += 1
         if ready < len(records):
             rest = zip(records[ready:], dues[ready:], strict=True)
-            kept = ready + self._delayed.keep(tp, rest, now, self._room())
+            kept = ready + self._delayed.keep(tp, rest, now, self._max_partition_bytes())
             self._flow.hold(tp)
             if kept < len(records):
                 self._consumer.seek(tp, records[kept].offset)
@@ -129,7 +131,7 @@ class Delays:
         at_last = seen_at + self._retry.delay_for(tp.topic)
         return min(now + self._retry.due_in(record), at_last)
 
-    def _room(self) -> int:
+    def _max_partition_bytes(self) -> int:
         """Return the maximum bytes of a partition's delayed records: `max_bytes`, divided among the
         assigned partitions of retry topics.
         """
@@ -140,8 +142,8 @@ class Delays:
 # -- Records of retry topics that were read and are not due yet
 
 
-# To release several records at once, wait after the first record is due: at most so many seconds,
-# and at most this part of its remaining delay.
+# To release several records at once, wait after the first record is due: at most `_GATHER` seconds,
+# and at most `_GATHER_PART` of the remaining delay of the first record.
 _GATHER = 0.1
 _GATHER_PART = 0.1
 
@@ -149,7 +151,7 @@ Dated = tuple["ConsumerRecord[Any, Any]", float]
 
 
 class _DelayedPartition:
-    """Delayed records of one partition by offset, with the loop time when each is due."""
+    """Delayed records of one partition in offset order, each with the loop time when it is due."""
 
     __slots__ = ("is_closed", "nbytes", "records", "wake_at")
 
@@ -161,7 +163,7 @@ class _DelayedPartition:
 
 
 class DelayedRecords:
-    """Stores records that are not due, so that they need not be fetched again.
+    """Stores records of retry topics until they are due, so that they need not be fetched again.
 
     Records after a record that is not due are stored too, to keep their order. Owns: these records.
     No I/O, no waiting.
@@ -175,9 +177,9 @@ class DelayedRecords:
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._partitions
 
-    def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, room: int) -> int:
-        """Store records until the partition's stored records have `room` bytes; return how many
-        were stored.
+    def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, max_bytes: int) -> int:
+        """Store records until the partition's stored records have `max_bytes`; return how many were
+        stored.
 
         The first stored record of a partition may be larger.
         """
@@ -188,7 +190,7 @@ class DelayedRecords:
         for record, due in records:
             size = size_of(record)
             # Store one record of any size, or the partition would make no progress.
-            if waiting.records and waiting.nbytes + size > room:
+            if waiting.records and waiting.nbytes + size > max_bytes:
                 break
             waiting.records.append((record, due))
             waiting.nbytes += size
@@ -258,7 +260,7 @@ _PREFIX = "retry."
 _LONGEST_NAME = 249  # Kafka's limit for topics
 _MOST_DIGITS = 20
 # Errors that the copy itself may cause, so that a smaller copy may succeed.
-_UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
+_COPY_ERRORS = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
 @dataclass(frozen=True)
@@ -361,7 +363,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         _check_fields("retry_topic", retry_topic, {"topic", "n"})
         if dead_letter_topic is not None:
             _check_fields("dead_letter_topic", dead_letter_topic, set())
-            _check_apart(dead_letter_topic, retry_topic, len(self._delays_ms))
+            _check_distinct(dead_letter_topic, retry_topic, len(self._delays_ms))
         if not is_count(max_message_bytes):
             raise ValueError(f"max_message_bytes={max_message_bytes!r}: must not be negative")
         self._retry_topic = retry_topic
@@ -432,11 +434,11 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         if target is None:
             return False
         info = self._describe(record, error)
-        copies = [_whole(record, self._others(record), target, info)]
+        copies = [_full_copy(record, self._headers_without_info(record), target, info)]
         if is_retried:
             due = int(_clock.wall_time() * 1000) + self._delays_ms[n]
             copies[0] = replace(copies[0], info=replace(info, due=due))
-        copies += _smaller(record, self._others(record), copies[0], dead, info)
+        copies += _smaller_copies(record, self._headers_without_info(record), copies[0], dead, info)
         copy = await self._send_first(copies, record)
         counts = self.sent.setdefault(origin, SentCounts())
         if copy.info.due < 0:
@@ -452,7 +454,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         try:
             await self._send(copies[0], record)
             return copies[0]
-        except _UNFIT as refused:
+        except _COPY_ERRORS as refused:
             failure = refused
         if isinstance(failure, InvalidRecord):
             # The broker rejected the whole batch, maybe because of another record: try this copy
@@ -465,7 +467,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             except Exception as error:
                 # The serializer may fail for a copy without a value.
                 is_refused = copy.info.omitted and not isinstance(error, KafkaError)
-                if not isinstance(error, _UNFIT) and not is_refused:
+                if not isinstance(error, _COPY_ERRORS) and not is_refused:
                     raise
                 self._log.warning(
                     "A copy for %s is refused: %s", copy.topic, error, topic=copy.topic
@@ -493,7 +495,9 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """Send a copy alone in a batch, which `send` cannot do without key and value."""
+        """Send a copy alone in a batch. The producer's `send` cannot send a record without key and
+        value.
+        """
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
         batch = producer.create_batch()
@@ -502,7 +506,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         number = numbers[partition % len(numbers)]
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
-    def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
+    def _headers_without_info(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
         """Return the record's headers, without the RetryInfo headers of an earlier retry."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
@@ -560,13 +564,13 @@ class _Copy:
     info: RetryInfo
 
 
-def _whole(
+def _full_copy(
     record: ConsumerRecord[Any, Any], headers: Sequence[Header], topic: str, info: RetryInfo
 ) -> _Copy:
     return _Copy(topic, record.key, record.value, headers, info)
 
 
-def _smaller(
+def _smaller_copies(
     record: ConsumerRecord[Any, Any],
     headers: Sequence[Header],
     first: _Copy,
@@ -574,12 +578,12 @@ def _smaller(
     info: RetryInfo,
 ) -> list[_Copy]:
     """Return the copies to try, in order, if `first` is rejected."""
-    brief = replace(first, info=replace(first.info, message=""))
+    without_message = replace(first, info=replace(first.info, message=""))
     if dead is None:
-        return [brief]
-    copies = [brief]
+        return [without_message]
+    copies = [without_message]
     if first.topic != dead:
-        whole = _whole(record, headers, dead, info)
+        whole = _full_copy(record, headers, dead, info)
         copies += [whole, replace(whole, info=replace(info, message=""))]
     for key, kept, omitted in (
         (record.key, headers, "value"),
@@ -631,7 +635,7 @@ def _check_fields(argument: str, name: str, needed: set[str]) -> None:
         raise ValueError(f"{argument}={name!r}: too long for the name of a topic")
 
 
-def _check_apart(dead_letter_topic: str, retry_topic: str, count: int) -> None:
+def _check_distinct(dead_letter_topic: str, retry_topic: str, count: int) -> None:
     """Raise ValueError if the dead-letter topic is the original topic or a retry topic."""
     retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
     if dead_letter_topic == "{topic}" or dead_letter_topic in retries:

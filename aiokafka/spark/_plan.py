@@ -1,6 +1,7 @@
 """Plan a query: the end of each batch of a stream, and the ranges of tasks.
 
-This module runs on the driver. It uses nothing of Spark, but depends on the order of Spark's calls.
+This module runs on the driver. It does not import pyspark, but depends on the order in which Spark
+calls the reader.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._offsets import (
     OffsetRange,
     Offsets,
+    corrected_pins,
     from_json,
-    pinned_from,
     pro_rata,
     ranges_between,
     split,
@@ -28,7 +29,7 @@ from aiokafka.spark._offsets import (
 )
 from aiokafka.spark._options import ReadOptions
 
-__all__ = ["Pushed", "StreamPlan", "batch_tasks"]
+__all__ = ["PushedFilters", "StreamPlan", "batch_tasks"]
 
 log = logging.getLogger("aiokafka.spark")
 
@@ -37,7 +38,9 @@ T = TypeVar("T")
 Task = list[PartitionRange]
 
 
-def _ask(options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+def _query_cluster(
+    options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]
+) -> T:
     """Return the result of `question(cluster)`. The connections stay open for the next call."""
     thread = loop_thread()
 
@@ -56,10 +59,12 @@ def _tasks(
     ranges: list[OffsetRange],
     options: ReadOptions,
     ids: Mapping[str, bytes],
-    at_first: Offsets,
+    first_offsets: Offsets,
 ) -> list[Task]:
-    """Divide ranges into tasks. A range whose start is in `at_first` is read from the first offset
-    that the partition has at that time.
+    """Divide ranges into tasks.
+
+    A range that starts at the first offset of its partition, as in `first_offsets`, begins at the
+    first offset that the partition has when the task reads it.
     """
     by_task = split(
         ranges,
@@ -74,7 +79,7 @@ def _tasks(
             PartitionRange(
                 *r,
                 topic_id=wanted.get(r.topic),
-                from_first=at_first.get(r.topic, {}).get(r.partition) == r.start,
+                from_first=first_offsets.get(r.topic, {}).get(r.partition) == r.start,
             )
             for r in task
         ]
@@ -82,12 +87,12 @@ def _tasks(
     ]
 
 
-class _Found(NamedTuple):
-    """The ranges of a batch query, and the missing ranges (`gone`)."""
+class _BatchRanges(NamedTuple):
+    """The ranges of a batch query; ranges of deleted records (`gone`), first offsets, topic ids."""
 
     ranges: list[OffsetRange]
     gone: list[OffsetRange]
-    at_first: Offsets
+    first_offsets: Offsets
     ids: dict[str, bytes]
 
 
@@ -97,28 +102,28 @@ def _report_loss(options: ReadOptions, loss: DataLoss) -> None:
     log.warning("skipped: %s", loss)
 
 
-def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task]:
+def batch_tasks(options: ReadOptions, pushed: PushedFilters | None = None) -> list[Task]:
     """Return the tasks of a batch query; `pushed` are filters that narrow the ranges."""
 
-    async def look(cluster: Cluster) -> _Found:
+    async def look(cluster: Cluster) -> _BatchRanges:
         start = await cluster.starting()
         end = await cluster.ending(start)
-        for topic, number, last, first in cluster.crossed(start, end):
+        for topic, number, last, first in cluster.contradictory_ranges(start, end):
             raise ValueError(
                 f"{topic}-{number}: the query would begin at offset {first} and end before it, at "
                 f"{last}: the options for its start and for its end contradict each other"
             )
-        gone = cluster.beyond(start, end)
-        at_first = cluster.at_first(start)
+        gone = cluster.truncated_ranges(start, end)
+        first_offsets = cluster.first_offsets(start)
         if pushed is not None and pushed.from_millis is not None:
             start = await cluster.not_before(start, end, pushed.from_millis)
-        return _Found(ranges_between(start, end), gone, at_first, cluster.topic_ids())
+        return _BatchRanges(ranges_between(start, end), gone, first_offsets, cluster.topic_ids())
 
-    found = _ask(options, look)
+    found = _query_cluster(options, look)
     for gone in found.gone:
         _report_loss(options, DataLoss(LossKind.TRUNCATION, *gone))
     ranges = found.ranges if pushed is None else pushed.narrow(found.ranges)
-    return _tasks(ranges, options, found.ids, found.at_first)
+    return _tasks(ranges, options, found.ids, found.first_offsets)
 
 
 class StreamPlan:
@@ -143,12 +148,12 @@ class StreamPlan:
     def initial(self) -> dict[str, Any]:
         """Return the start of the query, which is looked up only once."""
         if self._initial is None:
-            self._initial = _ask(self._options, Cluster.starting)
+            self._initial = _query_cluster(self._options, Cluster.starting)
         return to_json(self._initial)
 
     def pin(self) -> None:
         """Pin the current end offsets: with AvailableNow, the query reads up to them."""
-        self._pinned = _ask(self._options, lambda cluster: cluster.latest())
+        self._pinned = _query_cluster(self._options, lambda cluster: cluster.latest())
         self._is_pin_checked = False
 
     def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
@@ -158,19 +163,19 @@ class StreamPlan:
         than `minOffsetsPerTrigger`.
         """
         begin = from_json(start)
-        end = self._ends(begin)
-        # Check the end before Spark stores it in the checkpoint. A stored batch is planned again
-        # after every restart, so a query with the checkpoint of another query would damage the
-        # checkpoint.
+        end = self._end_offsets(begin)
+        # Check the end before Spark stores it in the checkpoint, because Spark plans a stored batch
+        # again after every restart. A query that was started with the checkpoint of another query
+        # by mistake must not damage this checkpoint.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
-        # Add new partitions after the checks, which are about the partitions of `begin`, and before
-        # the offsets are counted.
-        begin = self._with_new(begin, end)
+        # Add new partitions after the checks, which compare only the partitions of `begin`, and
+        # before the offsets are counted.
+        begin = self._with_new_partitions(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start
         if most is not None:
-            end = pro_rata(self._readable(begin, end, most), end, most)
+            end = pro_rata(self._skip_deleted(begin, end, most), end, most)
         plain = from_json(start)
         # Return `start` unchanged: if it were encoded again, its text might differ, and Spark would
         # start a batch.
@@ -183,7 +188,7 @@ class StreamPlan:
         """Return the end offsets of the last look-up; None before the first look-up."""
         return None if self._latest is None else to_json(self._latest)
 
-    def _ends(self, begin: Offsets) -> Offsets:
+    def _end_offsets(self, begin: Offsets) -> Offsets:
         """Return the end offsets of the partitions: pinned with AvailableNow, else recent.
 
         An idle query calls this a hundred times a second, so recent end offsets are cached.
@@ -193,7 +198,7 @@ class StreamPlan:
             self._latest = self._pinned = self._checked_pin(self._pinned, begin)
             self._mirror(begin)
         elif self._latest is None or now - self._asked_at >= self._options.latest_interval:
-            self._latest = _ask(self._options, lambda cluster: cluster.latest(begin))
+            self._latest = _query_cluster(self._options, lambda cluster: cluster.latest(begin))
             self._asked_at = now
             self._mirror(begin)
         return self._latest
@@ -213,16 +218,16 @@ class StreamPlan:
         if self._is_pin_checked:
             return pinned
         self._is_pin_checked = True
-        if pinned_from(pinned, begin, begin) == pinned:
+        if corrected_pins(pinned, begin, begin) == pinned:
             return pinned
-        return pinned_from(
-            pinned, begin, _ask(self._options, lambda cluster: cluster.latest(begin))
+        return corrected_pins(
+            pinned, begin, _query_cluster(self._options, lambda cluster: cluster.latest(begin))
         )
 
     def _mirror(self, begin: Offsets) -> None:
         """With commitOffsets, commit the start of a batch: earlier records are processed."""
         if self._options.commit_offsets and begin != self._initial:
-            _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
+            _query_cluster(self._options, lambda cluster: cluster.mirror.commit(begin))
 
     def _is_too_little(self, count: int) -> bool:
         """Return whether to wait for more records: never with AvailableNow, nor for the first
@@ -234,7 +239,7 @@ class StreamPlan:
         last = self._triggered_at
         return last is not None and time.monotonic() - last < self._options.max_delay
 
-    def _with_new(self, begin: Offsets, end: Offsets) -> Offsets:
+    def _with_new_partitions(self, begin: Offsets, end: Offsets) -> Offsets:
         """Return `begin` with the first offsets of new partitions, which only `end` has. Report the
         deleted records of a new partition as data loss.
         """
@@ -245,7 +250,7 @@ class StreamPlan:
         new = {topic: numbers for topic, numbers in new.items() if numbers}
         if not new:
             return begin
-        first = _ask(self._options, lambda cluster: cluster.earliest(new))
+        first = _query_cluster(self._options, lambda cluster: cluster.earliest(new))
         for topic, numbers in first.items():
             for number, offset in numbers.items():
                 if offset > 0:
@@ -257,7 +262,7 @@ class StreamPlan:
             for topic in begin.keys() | first.keys()
         }
 
-    def _readable(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
+    def _skip_deleted(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
         """If data loss is tolerated, return the start of the existing records; else return `begin`.
 
         Deleted records must not count for the limit of a batch: the query would pass their offsets
@@ -265,7 +270,7 @@ class StreamPlan:
         """
         if self._options.fail_on_data_loss or total_between(begin, end) <= most:
             return begin
-        first = _ask(self._options, lambda cluster: cluster.first(begin))
+        first = _query_cluster(self._options, lambda cluster: cluster.first(begin))
         return {
             topic: {
                 number: max(offset, first.get(topic, {}).get(number, offset))
@@ -285,7 +290,7 @@ class StreamPlan:
                 f"{', '.join(others)}. If it is the checkpoint of another query, choose another "
                 "checkpointLocation; to go on without these topics, set failOnDataLoss to false"
             )
-        self._lose_partitions(gone)
+        self._report_missing(gone)
 
     def _check_not_lower(self, begin: Offsets, end: Offsets) -> None:
         for topic, numbers in begin.items():
@@ -304,22 +309,22 @@ class StreamPlan:
         if first == last:
             return []
         if gone := _missing(first, last):
-            self._lose_partitions(gone)
-        ids = _ask(self._options, _topic_ids)
+            self._report_missing(gone)
+        ids = _query_cluster(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
         # The end was stored when the batch was planned: partitions may have been deleted later.
         if not self._options.fail_on_data_loss:
             last = self._without_deleted(last)
-        ranges = ranges_between(self._with_new(first, last), last)
+        ranges = ranges_between(self._with_new_partitions(first, last), last)
         return _tasks(ranges, self._options, ids, {})
 
     def _without_deleted(self, last: Offsets) -> Offsets:
-        """Return `last` without partitions that were deleted since it was stored."""
-        there = _ask(self._options, lambda cluster: cluster.existing(last))
+        """Return `last` without partitions that were deleted after Spark stored `last`."""
+        there = _query_cluster(self._options, lambda cluster: cluster.existing(last))
         gone = _missing(last, there)
         if not gone:
             return last
-        self._lose_partitions(gone)
+        self._report_missing(gone)
         return {
             topic: {number: offset for number, offset in numbers.items() if number in there[topic]}
             for topic, numbers in last.items()
@@ -327,15 +332,15 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Return the start of a batch. For a repetition, the end of the first batch includes its
-        start. Raises ValueError if another source stored that end, unless the query would still
-        start at the same records.
+        """Return the start of a batch. If Spark repeats the first batch, its stored `end` includes
+        the start. Raises ValueError if another source stored an end without the start, unless the
+        query would still start at the same records.
         """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)
         if began_at is not None:
             return began_at
-        if self._latest is None and first == self._initial and not self._options.starts_alike:
+        if self._latest is None and first == self._initial and not self._options.has_fixed_start:
             raise ValueError(
                 "the first batch of this checkpoint was begun by another source and not finished, "
                 "and its start depended on when it began; give startingOffsets as the file "
@@ -343,7 +348,7 @@ class StreamPlan:
             )
         return first
 
-    def _lose_partitions(self, gone: Iterable[str]) -> None:
+    def _report_missing(self, gone: Iterable[str]) -> None:
         names = ", ".join(gone)
         if self._options.fail_on_data_loss:
             raise RuntimeError(
@@ -390,12 +395,12 @@ async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
 _OPERATORS = ("=", "in", ">", ">=", "<", "<=")
 
 
-class Pushed:
+class PushedFilters:
     """Filters of a query that narrow the ranges to read."""
 
     def __init__(self) -> None:
         self.from_millis: int | None = None
-        """The lower bound of wanted timestamps, in milliseconds since 1970; None without one."""
+        """The lower bound of wanted timestamps, in milliseconds since 1970; None for no bound."""
 
         self._topics: set[str] | None = None
         self._numbers: set[int] | None = None
@@ -478,7 +483,7 @@ class Pushed:
 
 
 def _values(operator: str, value: Any, kind: type) -> set[Any] | None:
-    """Return the values of an equality or a list; None for other operators and types."""
+    """Return the values of an `=` or `in` filter; None for other operators and types."""
     if operator == "=":
         found = {value}
     elif operator == "in":

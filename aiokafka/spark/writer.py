@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from aiokafka.spark._loop import brief
+from aiokafka.spark._loop import with_short_errors
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import TaskIdentity
 from aiokafka.spark._write import EndedBatch, Report, check_repetition, write_batches
@@ -22,14 +22,16 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Local properties of a task. Spark does not pass these values to the writer.
+# Names of local properties of a task. Spark passes their values to the writer in no other way.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
-    """The result of one task: written rows by topic and partition, or a repetition."""
+    """The result of one task: the number of written rows by topic and partition; no rows if the
+    task repeats an attempt that has succeeded.
+    """
 
     def __init__(
         self, report: Report, identity: TaskIdentity | None = None, run: str | None = None
@@ -66,7 +68,7 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
+    """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -83,19 +85,19 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @brief
+    @with_short_errors
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write the rows of a task, and wait for acknowledgements; called on an executor."""
         options, task = self._options, _task()
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = TaskIdentity(options.app_id, options.version, task.partitionId())
-        # In foreachBatch the job group is the run of the query; elsewhere it is the user's own.
+        # In foreachBatch the job group is the id of the query's run; elsewhere users choose it.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
-    @brief
+    @with_short_errors
     def commit(self, messages: list[Any]) -> None:
         """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
         rows that were written twice.
@@ -114,7 +116,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @brief
+    @with_short_errors
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write the rows of a task, and wait for acknowledgements; called on an executor."""
         task = _task()
@@ -129,7 +131,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         run = task.getLocalProperty(_RUN_ID)
         return Written(write_batches(self._options, iterator, identity), identity, run)
 
-    @brief
+    @with_short_errors
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
         rows that were written twice.

@@ -154,6 +154,26 @@ async def test_auto_commit_leaves_out_the_first_record(cluster: FakeCluster, sta
     await cluster.wait_for(lambda: cluster.groups.committed("g", "t", 0) == 1)
 
 
+async def test_auto_commit_leaves_out_what_each_of_two_waiting_tasks_got(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Both called before the records came, so neither call says that a record is finished."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 1, 1)
+    consumer = await start(cluster, assign=[T0, T1], group_id="g", auto_commit_interval_ms=20)
+    assert await read(consumer, 1) == [(1, 0)]
+    tasks = [asyncio.create_task(read(consumer, 1)) for _ in range(2)]
+    await asyncio.sleep(0)
+    fill(cluster, 0, 2, batch=2)
+    assert await asyncio.gather(*tasks) == [[(0, 0)], [(0, 1)]]
+    consumer.seek(T1, 0)
+    # One commit has the offsets of both partitions.
+    await cluster.wait_for(lambda: cluster.groups.committed("g", "t", 1) == 0)
+    assert not cluster.groups.committed("g", "t", 0)
+    assert await read(consumer, 1) == [(1, 0)]
+    await cluster.wait_for(lambda: cluster.groups.committed("g", "t", 0) == 2)
+
+
 async def test_a_seek_wins_over_a_committed_offset_being_looked_up(
     cluster: FakeCluster, start: Start
 ) -> None:

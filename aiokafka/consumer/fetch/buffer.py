@@ -369,8 +369,10 @@ class FetchBuffer:
         if record is None:
             self._finish(chunk)
             return None
-        state.call = self.call
-        state.finished = before
+        # Another task may have read a record since the latest call began, and still has it.
+        if state.call != self.call:
+            state.call = self.call
+            state.finished = before
         state.taken += 1
         if is_free:
             self._current = chunk

@@ -175,13 +175,18 @@ class Interest(NamedTuple):
     regex: str | None = None
 
 
-class _Sent(NamedTuple):
+class _Sent:
     """The contents of the last heartbeat with a response. The next heartbeat omits equal fields."""
 
-    interest: Interest
-    owned: TopicIdPartitions
-    is_acknowledgement: bool
-    """Whether the heartbeat acknowledged an assignment."""
+    __slots__ = ("interest", "is_acknowledgement", "owned")
+
+    def __init__(
+        self, interest: Interest, owned: TopicIdPartitions, is_acknowledgement: bool
+    ) -> None:
+        self.interest = interest
+        self.owned = owned
+        self.is_acknowledgement = is_acknowledgement
+        """Whether the heartbeat acknowledged an assignment."""
 
 
 class Kip848Member(Member):
@@ -231,7 +236,7 @@ class Kip848Member(Member):
             return False
         # `_sent` is None if the last heartbeat has no response: the next heartbeat has full
         # contents, and is sent at the usual time.
-        return self.state in _URGENT or (self._sent is not None and self._sent[0] != interest)
+        return self.state in _URGENT or (self._sent is not None and self._sent.interest != interest)
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -355,7 +360,7 @@ class Kip848Member(Member):
     @property
     def _leave_epoch(self) -> int:
         """The epoch of a leave request: to leave for good, or temporarily if a static member."""
-        return _LEAVING if self._instance_id is None else _LEAVING_FOR_A_WHILE
+        return _LEAVING if self.instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
     def is_in_doubt(self) -> bool:
@@ -379,7 +384,7 @@ class Kip848Member(Member):
         limit = min(limit, self._config.client.request_timeout)
         was_counted = self._may_be_counted
         # Set this before the response, because a cancelled wait never gets a response.
-        self._may_be_counted = self._instance_id is not None or request.member_epoch < 0
+        self._may_be_counted = self.instance_id is not None or request.member_epoch < 0
         try:
             response = await self.coordinator.send(request, limit, pick=_pick)
         except KafkaError:
@@ -402,8 +407,8 @@ class Kip848Member(Member):
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id, member_id=self.member_id, member_epoch=epoch
         )
-        if self._instance_id is not None:
-            request.instance_id = self._instance_id
+        if self.instance_id is not None:
+            request.instance_id = self.instance_id
         return request
 
     def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:

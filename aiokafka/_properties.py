@@ -1,9 +1,9 @@
-"""Parse `sasl.jaas.config` as Java does, and read the login modules of Kafka's clients.
+"""Settings of Java's clients and of librdkafka that the command line and Spark accept.
 
-The form is `module flag key=value ...;`, tokenized as by Java's StreamTokenizer: words of letters,
-digits and `._-$`, strings in single or double quotes with escapes, and comments by `//`, `/* */`
-and `/`. Errors do not show the text, because it contains a password. Errors do not show unknown
-words either, because a word may be a part of the password.
+`parse_jaas` reads `sasl.jaas.config` as Java does. The form is `module flag key=value ...;`. Tokens
+are those of Java's StreamTokenizer: words of letters, digits and `._-$`; strings in single or
+double quotes, with escapes; and comments that begin with `//`, `/*` or `/`. Error texts show
+neither the configuration nor unknown words in it, because they may be parts of a password.
 """
 
 from __future__ import annotations
@@ -13,7 +13,85 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["LOGIN_PREFIXES", "Login", "LoginModule", "parse_jaas", "read_login"]
+__all__ = [
+    "HANDLERS",
+    "IDLE",
+    "KERBEROS",
+    "LOGIN_PREFIXES",
+    "MILLISECONDS",
+    "OAUTH",
+    "TLS",
+    "Login",
+    "LoginModule",
+    "checks_names",
+    "parse_jaas",
+    "read_login",
+    "tls_versions",
+    "token_path",
+]
+
+MILLISECONDS = (
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms",
+)
+"""Settings of all clients. The options here have underscores in place of the dots."""
+
+KERBEROS = (
+    "sasl.kerberos.keytab",
+    "sasl.kerberos.principal",
+    "sasl.kerberos.service.name",
+)
+"""Settings of GSSAPI. The options here have underscores in place of the dots."""
+
+TLS = {
+    "ssl.ca.location": "cafile",
+    "ssl.ca.pem": "cadata",
+    "ssl.certificate.location": "certfile",
+    "ssl.certificate.pem": "certdata",
+    "ssl.crl.location": "crlfile",
+    "ssl.key.location": "keyfile",
+    "ssl.key.password": "password",
+    "ssl.key.pem": "keydata",
+    "ssl.keystore.certificate.chain": "certdata",
+    "ssl.keystore.key": "keydata",
+    "ssl.truststore.certificates": "cadata",
+}
+"""Settings, and the arguments of `create_ssl_context()`: file names, or PEM text (KIP-651)."""
+
+OAUTH = {
+    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
+    "sasl.oauthbearer.client.credentials.client.id": "client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "client_secret",
+    "sasl.oauthbearer.client.id": "client_id",
+    "sasl.oauthbearer.client.secret": "client_secret",
+    "sasl.oauthbearer.scope": "scope",
+}
+"""Settings, and the arguments of `ClientCredentialsTokenProvider`."""
+
+HANDLERS = (
+    "OAuthBearerLoginCallbackHandler",
+    "OAuthBearerSaslClientCallbackHandler",
+    "IAMClientCallbackHandler",
+)
+"""Java's callback handlers whose logins are supported here."""
+
+IDLE = frozenset(
+    {
+        *("metadata.max.idle.ms", "retries", "sasl.kerberos.kinit.cmd", "security.providers"),
+        *("sasl.kerberos.min.time.before.relogin", "sasl.login.connect.timeout.ms"),
+        *("sasl.login.read.timeout.ms", "session.timeout.ms", "ssl.keymanager.algorithm"),
+        *("ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.truststore.password"),
+        *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
+    }
+)
+"""Settings without effect, which jobs and files for Java have."""
 
 LOGIN_PREFIXES = (
     "sasl.kerberos.ticket.renew.",
@@ -25,11 +103,11 @@ LOGIN_PREFIXES = (
     "sasl.oauthbearer.scope.claim.",
     "sasl.oauthbearer.sub.claim.",
 )
-"""Prefixes of Java's login settings that have no counterpart here."""
+"""Prefixes of login settings of Java's client that have no counterpart in this package."""
 
-# In Java the comment of a single slash includes the next character, even a line end.
+# In Java, a comment that begins with a single slash includes the next character, even a line end.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# A word does not begin with a digit, a dot or a minus, which begin a number in Java.
+# In Java a digit, a dot or a minus begins a number, so a word cannot begin with it.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
@@ -49,7 +127,8 @@ _KERBEROS_OPTIONS = {
     "serviceName": "service_name",
 }
 _KERBEROS_FLAGS = ("useKeyTab", "useTicketCache")
-# Options about tickets and prompts in Java, without effect on the identity of the client.
+# Options of Java's Kerberos module that this package ignores: they do not affect the identity of
+# the client.
 _KERBEROS_IDLE = frozenset(
     {
         *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "renewTGT", "isInitiator"),
@@ -70,33 +149,34 @@ _NAMES = frozenset(
 
 
 class LoginModule(NamedTuple):
-    """An entry of a JAAS configuration."""
+    """The login module of a JAAS configuration, with its options."""
 
     name: str
-    """The name of the class without its package, because libraries relocate packages."""
+    """The name of the class, without the Java package: some libraries relocate the classes."""
 
     options: dict[str, str]
 
 
 class Login(NamedTuple):
-    """The credentials of a login module."""
+    """The credentials that a login module's options contain."""
 
     mechanism: str
-    """The mechanism, or "" if `sasl.mechanism` selects one of several."""
+    """The mechanism; "" if the module supports several, of which `sasl.mechanism` selects one."""
 
     options: dict[str, Any]
-    """`username`, `password` and `tokenauth`; or `client_id`, `client_secret`, `scope` and
-    `extensions`; or `keytab`, `principal` and `service_name`; or `profile`."""
+    """PLAIN and SCRAM: `username`, `password`, `tokenauth`. OAUTHBEARER: `client_id`,
+    `client_secret`, `scope`, `extensions`. GSSAPI: `keytab`, `principal`, `service_name`. AWS IAM:
+    `profile`."""
 
 
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """Whether the token is a word or a string; otherwise it is a single character."""
+    """Whether the token is a word or a string, not a single character such as `=`."""
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Return the only login module in `text`. Raises ValueError with the reason."""
+    """Return the login module in `text`, which must have exactly one. Raises ValueError."""
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
@@ -151,11 +231,36 @@ def _unescape(found: re.Match[str]) -> str:
     return chr(int(what, 8)) if what[0] in "01234567" else _CONTROLS.get(what, what)
 
 
+def checks_names(text: str) -> bool:
+    """Parse `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
+    if text.lower() not in ("", "none", "https"):
+        raise ValueError("must be https, or empty to check no names")
+    return text.lower() == "https"
+
+
+def tls_versions(text: str) -> tuple[str, str]:
+    """Parse `ssl.enabled.protocols`; return the least and the greatest version, as names of
+    ssl.TLSVersion. Raises ValueError without a supported version.
+    """
+    names = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
+    given = [name.strip() for name in text.split(",")]
+    usable = [known for name, known in names.items() if name in given]
+    if not usable:
+        raise ValueError("must have TLSv1.2 or TLSv1.3 in it")
+    return usable[0], usable[-1]
+
+
+def token_path(url: str) -> str | None:
+    """Return the file that a token endpoint names by a `file:` URL, as in Java; else None."""
+    return "/" + url[len("file:") :].lstrip("/") if url.startswith("file:") else None
+
+
 # -- login modules
 
 
 def read_login(text: str, mechanism: str) -> Login:
-    """Return the credentials in the `sasl.jaas.config` `text`, for a `sasl.mechanism` or "".
+    """Return the credentials in `text`, the value of `sasl.jaas.config`. `mechanism` is the value
+    of `sasl.mechanism`, "" if not set.
 
     Raises ValueError for a text that Java rejects, and for unsupported options.
     """
@@ -169,7 +274,7 @@ def read_login(text: str, mechanism: str) -> Login:
     if not mechanism and login.mechanism:
         return login
     if mechanism not in mechanisms:
-        # Another mechanism might send the password in clear text, or use another identity.
+        # Never guess: another mechanism might send the password in clear text.
         needed = " or ".join(mechanisms)
         raise ValueError(
             f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"
@@ -194,7 +299,7 @@ def _password(module: LoginModule) -> dict[str, Any]:
     known = {*_PASSWORD_OPTIONS, "serviceName"}
     if module.name == "ScramLoginModule":
         known.add("tokenauth")
-    # Options such as user_alice have the passwords of all users. Only brokers use these options.
+    # Only brokers use options such as user_alice: they contain the passwords of all users.
     _refuse_others(module, known, "user_")
     for name in _PASSWORD_OPTIONS:
         if name not in module.options:
