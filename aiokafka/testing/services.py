@@ -8,9 +8,8 @@ from aiokafka import errors
 from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
-from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.fetch_sessions import FetchSessions
-from aiokafka.testing.groups import Groups
+from aiokafka.testing.groups import Coordinators, Groups
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Reassignments, Replication
 from aiokafka.testing.sasl import DelegationTokens, ScramCredentials

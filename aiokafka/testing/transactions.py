@@ -12,8 +12,7 @@ from aiokafka import _clock, errors
 from aiokafka._typing import later
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch
-from aiokafka.testing.coordinators import Coordinators
-from aiokafka.testing.groups import Groups
+from aiokafka.testing.groups import Coordinators, Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.state import ClusterState, Partition
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.acls import OPERATIONS
@@ -10,12 +13,22 @@ from aiokafka.testing.handlers import require
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
+K = TypeVar("K", str, bytes)
+
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
     """Return a topic by its id if one is given, else by name; None if the topic does not exist."""
     if topic_id != ZERO_UUID:
         return context.state.topics_by_id.get(topic_id)
     return context.state.topics.get(name)
+
+
+def grouped(places: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
+    """Return the partitions of each topic, in the order of `places`."""
+    found: dict[K, list[int]] = {}
+    for topic, index in places:
+        found.setdefault(topic, []).append(index)
+    return found
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:

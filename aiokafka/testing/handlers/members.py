@@ -33,6 +33,7 @@ from aiokafka.testing.consumer_group import (
     TopicIdPartitions,
 )
 from aiokafka.testing.handlers import handles, refuses, require
+from aiokafka.testing.handlers._common import grouped
 from aiokafka.testing.script import RequestContext
 
 _FIRST_NEEDING_ID = 4  # KIP-394
@@ -287,12 +288,9 @@ def _owned(topics: Iterable[OwnedPartitions] | None) -> TopicIdPartitions | None
 
 
 def _next_assignment(slots: TopicIdPartitions) -> NextAssignment:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(slots):
-        by_topic.setdefault(topic_id, []).append(index)
     return NextAssignment(
         topic_partitions=[
             OwnedPartitions(topic_id=topic_id, partitions=indexes)
-            for topic_id, indexes in by_topic.items()
+            for topic_id, indexes in grouped(sorted(slots)).items()
         ]
     )

@@ -40,7 +40,7 @@ from aiokafka.protocol.messages.transactions import (
 from aiokafka.testing import transactions as coordinator
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.handlers import answer_items, handles, refuse, refuses, require
-from aiokafka.testing.handlers._common import in_version, require_leader
+from aiokafka.testing.handlers._common import grouped, in_version, require_leader
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
 
@@ -247,9 +247,7 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Tra
     known = transactions.by_id.get(transactional_id)
     if known is None:
         raise RefusedError(errors.TransactionalIdNotFound.errno)
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(known.partitions):
-        by_topic.setdefault(topic, []).append(index)
+    by_topic = grouped(sorted(known.partitions))
     if known.groups:
         by_topic["__consumer_offsets"] = [0]  # the partition that stores the groups' offsets
     return TransactionState(
