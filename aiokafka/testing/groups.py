@@ -80,7 +80,7 @@ class Groups:
         if group is not None:
             return group
         if not joining:
-            raise GroupRefusedError(errors.GroupIdNotFound.errno)
+            raise GroupRefusedError(errors.GroupIdNotFound)
         other = self.classic.get(group_id)
         if other is None:
             return self._new_consumer(group_id)
@@ -113,15 +113,15 @@ class Groups:
     def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
         """Convert a classic group to the consumer protocol; its classic members must join again."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
-            raise GroupRefusedError(errors.GroupIdNotFound.errno)
+            raise GroupRefusedError(errors.GroupIdNotFound)
         classic.interrupt()
         if not classic.protocol:
             # The first generation is incomplete: Kafka (up to 4.3) returns UNKNOWN_SERVER_ERROR.
-            raise GroupRefusedError(errors.UnknownError.errno)
+            raise GroupRefusedError(errors.UnknownError)
         try:
             members = [self._as_hosted(classic, member) for member in classic.members.values()]
         except KafkaProtocolError:
-            raise GroupRefusedError(errors.GroupIdNotFound.errno) from None
+            raise GroupRefusedError(errors.GroupIdNotFound) from None
         self._forget_classic(classic.group_id)
         group = self._new_consumer(classic.group_id)
         group.take_over(classic.generation, members)

@@ -98,14 +98,14 @@ class Services:
         if not batch.is_transactional:
             if batch.producer_id in partition.log.producers.open:
                 raise BatchRefusedError(
-                    errors.InvalidTxnState.errno,
+                    errors.InvalidTxnState,
                     "a plain batch of a producer with an open transaction",
                     in_log=True,
                 )
             return
         if transactional_id is None:
             raise BatchRefusedError(
-                errors.TransactionalIdAuthorizationFailed.errno,
+                errors.TransactionalIdAuthorizationFailed,
                 "transactional records in a request without a transactional id",
             )
         if context.profile.release < _FIRST_VERIFYING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
@@ -13,6 +13,7 @@ from aiokafka.testing.handlers import require
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
+E = TypeVar("E")
 K = TypeVar("K", str, bytes)
 
 
@@ -29,6 +30,20 @@ def grouped(places: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
     for topic, index in places:
         found.setdefault(topic, []).append(index)
     return found
+
+
+def leader_endpoints(
+    context: RequestContext, kind: Callable[..., E], partitions: Iterable[Any]
+) -> list[E]:
+    """Return the addresses of the current leaders in a response, as instances of `kind`
+    (KIP-951).
+    """
+    leaders = {partition.current_leader.leader_id for partition in partitions}
+    return [
+        kind(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in context.state.nodes.values()
+        if node.node_id in leaders
+    ]
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:
@@ -97,9 +112,9 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
     """
     if context.profile.release < FIRST_KRAFT:
         if context.cluster_state.controller != context.node_id:
-            raise RefusedError(errors.NotControllerError.errno)
+            raise RefusedError(errors.NotControllerError)
     elif not await context.services.controller.wait(seconds):
-        raise RefusedError(errors.RequestTimedOutError.errno)
+        raise RefusedError(errors.RequestTimedOutError)
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:

@@ -74,15 +74,15 @@ def _check_committer(
         if generation < 0:
             return
         if groups.exists(group_id):
-            raise RefusedError(errors.UnknownMemberIdError.errno)
+            raise RefusedError(errors.UnknownMemberIdError)
         knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
         missing = errors.GroupIdNotFound if knows_groups else errors.IllegalGenerationError
-        raise RefusedError(missing.errno)
+        raise RefusedError(missing)
     group.check_member(member_id, instance_id, generation)
     if context.api_key != _OFFSET_COMMIT:
         return  # TxnOffsetCommit neither waits for a rebalance nor extends the session
     if group.state is GroupState.COMPLETING:
-        raise RefusedError(errors.RebalanceInProgressError.errno)
+        raise RefusedError(errors.RebalanceInProgressError)
     if group.state is not GroupState.PREPARING:
         group.heartbeat(member_id, instance_id, generation)
 
@@ -93,11 +93,11 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
         return
     member = group.members.get(member_id)
     if member is None:
-        raise RefusedError(errors.UnknownMemberIdError.errno)
+        raise RefusedError(errors.UnknownMemberIdError)
     if member.epoch != epoch:
         is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
         wrong = errors.StaleMemberEpoch if is_plain else errors.IllegalGenerationError
-        raise RefusedError(wrong.errno)
+        raise RefusedError(wrong)
 
 
 _FIRST_TOPIC_IDS = 10
@@ -175,7 +175,7 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Store the offsets as pending until the transaction ends."""
     if not request.group_id:
-        raise RefusedError(errors.InvalidGroupIdError.errno)
+        raise RefusedError(errors.InvalidGroupIdError)
     if context.api_version >= _FIRST_WITH_MEMBER and (
         request.member_id or request.generation_id >= 0
     ):
@@ -413,16 +413,16 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     if not groups.exists(request.group_id):
-        raise RefusedError(errors.GroupIdNotFound.errno)
+        raise RefusedError(errors.GroupIdNotFound)
     in_use = _subscribed(context, request.group_id)
 
     def delete(topic: OffsetDeleteRequestTopic, part: OffsetDeleteRequestPartition) -> None:
         key = (topic.name, part.partition_index)
         require(context.check_topic(topic.name))
         if context.state.partition(*key) is None:
-            raise RefusedError(errors.UnknownTopicOrPartitionError.errno)
+            raise RefusedError(errors.UnknownTopicOrPartitionError)
         if topic.name in in_use:
-            raise RefusedError(errors.GroupSubscribedToTopic.errno)
+            raise RefusedError(errors.GroupSubscribedToTopic)
         groups.offsets_of(request.group_id).delete(key)
 
     return answer_items(request, delete)

@@ -186,7 +186,7 @@ def _describe_consumer(
     require_group(context, group_id, "describe")
     group = context.services.groups.consumer.get(group_id)
     if group is None:
-        raise RefusedError(errors.GroupIdNotFound.errno)
+        raise RefusedError(errors.GroupIdNotFound)
     return DescribedConsumerGroup(
         group_id=group_id,
         group_state=group.state,
@@ -277,4 +277,4 @@ def _refuse_group(context: RequestContext, group_id: str) -> NoReturn:
     GROUP_ID_NOT_FOUND.
     """
     require(context.services.groups.check_coordinator(context.node_id, group_id))
-    raise RefusedError(errors.GroupIdNotFound.errno)
+    raise RefusedError(errors.GroupIdNotFound)

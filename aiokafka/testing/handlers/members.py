@@ -70,9 +70,9 @@ def _check_join(context: RequestContext, request: JoinGroupRequest) -> None:
     shortest = setting("group.min.session.timeout.ms")
     longest = setting("group.max.session.timeout.ms")
     if not request.group_id:
-        raise RefusedError(errors.InvalidGroupIdError.errno)
+        raise RefusedError(errors.InvalidGroupIdError)
     if not shortest <= request.session_timeout_ms <= longest:
-        raise RefusedError(errors.InvalidSessionTimeoutError.errno)
+        raise RefusedError(errors.InvalidSessionTimeoutError)
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
 
 
@@ -139,11 +139,11 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         )
     group = groups.classic.get(request.group_id)
     if group is None:
-        raise RefusedError(errors.UnknownMemberIdError.errno)
+        raise RefusedError(errors.UnknownMemberIdError)
     group.check_member(request.member_id, request.group_instance_id, request.generation_id)
     named, actual = _protocol(request), (group.protocol_type, group.protocol)
     if any(name not in (None, real) for name, real in zip(named, actual, strict=True)):
-        raise RefusedError(errors.InconsistentGroupProtocolError.errno)
+        raise RefusedError(errors.InconsistentGroupProtocolError)
     assignment = await group.sync(
         request.member_id,
         request.group_instance_id,
@@ -163,7 +163,7 @@ def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Extend the session of a member; return REBALANCE_IN_PROGRESS during a rebalance."""
     if not request.group_id:
-        raise RefusedError(errors.InvalidGroupIdError.errno)
+        raise RefusedError(errors.InvalidGroupIdError)
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     member = (request.member_id, request.group_instance_id, request.generation_id)
