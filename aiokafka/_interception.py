@@ -1,4 +1,4 @@
-"""Calls the interceptors of a client, and runs the coroutines of their notifications."""
+"""Calls the interceptors of a client, and awaits the coroutines that notifications return."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ __all__ = ["Interception"]
 
 T = TypeVar("T")
 
-_turn: ContextVar[Awaitable[Any] | None] = ContextVar("turn", default=None)
-"""The notification coroutine that runs in this context, or that started this context's task."""
+_running: ContextVar[Awaitable[Any] | None] = ContextVar("running", default=None)
+"""The notification coroutine that runs in the current task, or that started the current task."""
 
-_LONGEST = 30.0
+_NOTIFICATION_TIMEOUT = 30.0
 """Seconds that the coroutine of one notification may take."""
 
-_MOST = 1000
-"""Largest number of coroutines that wait to run."""
+_MOST_WAITING = 1000
+"""Limit of coroutines that wait until the earlier coroutines have run."""
 
-_FINISH = 10.0
-"""Seconds that a stopping client waits for the coroutines."""
+_STOP_TIMEOUT = 10.0
+"""Seconds that a stopping client waits for the remaining coroutines."""
 
 
 class Interception:
-    """Calls interceptors in the order of their list, and logs their exceptions.
+    """Calls the interceptors in the order of their list, and logs their exceptions.
 
-    Owns: the waiting coroutines of notifications, and the task of the running coroutine. A task of
-    the client calls `run()`, which runs the coroutines one after the other.
+    Records pass through the interceptors (`transform`), which may await. Notifications (`notify`)
+    do not wait: a task of the client awaits their coroutines one after the other (`run`).
+
+    Owns: the queue of notification coroutines, and the task of the running coroutine.
     """
 
     def __init__(
@@ -52,8 +54,8 @@ class Interception:
             interceptors: Called in this order.
             log: The log for exceptions of the interceptors.
             options: Argument of `configure`, which the constructor calls.
-            drops: Drop the oldest coroutines while too many wait. If False, callers of `tell`
-                await `wait_for_room` first.
+            drops: Drop the oldest coroutines while more than `_MOST_WAITING` wait. If False,
+                callers of `notify` await `wait_for_capacity` first.
         """
         self._interceptors = tuple(interceptors)
         self._drops = drops
@@ -61,25 +63,26 @@ class Interception:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Awaitable[Any]] = deque()
         self._wake = asyncio.Event()
-        self._moved = asyncio.Event()
+        self._advanced = asyncio.Event()
         self._current: asyncio.Task[BaseException | None] | None = None
-        self._turn: Awaitable[Any] | None = None
+        self._running: Awaitable[Any] | None = None
         self._tasks = TaskOwner("interceptors")
         self._is_closed = False
         for interceptor in self._interceptors:
             self._guard.call(interceptor.configure, options)
 
-    async def pass_on(
+    async def transform(
         self,
         method: str,
         item: T,
         is_valid: Callable[[Any], bool],
         cancelled: Callable[[T, int], None] | None = None,
     ) -> T:
-        """Pass `item` through `method` of all interceptors, and return the result.
+        """Call `method` of each interceptor with the result of the previous one, beginning with
+        `item`; return the last result. Results that are None, invalid or an exception are skipped.
 
-        If the call is cancelled, call `cancelled` with the last result and the number of
-        interceptors that were called.
+        If the task is cancelled in a method, call `cancelled` with the last result and the number
+        of interceptors that were called.
         """
         for number, interceptor in enumerate(self._interceptors, 1):
             try:
@@ -89,7 +92,7 @@ class Interception:
                 if result is not None and not is_valid(result):
                     raise TypeError(f"{method} of {interceptor!r} returned {result!r}")
             except Exception as error:
-                self._guard.complain(error)
+                self._guard.log_exception(error)
                 continue
             except asyncio.CancelledError:
                 if cancelled is not None:
@@ -99,8 +102,9 @@ class Interception:
                 item = result
         return item
 
-    def tell(self, method: str, *args: Any, count: int | None = None) -> None:
-        """Notify the interceptors, or the first `count`; `run()` awaits their coroutines."""
+    def notify(self, method: str, *args: Any, count: int | None = None) -> None:
+        """Call `method` of all interceptors, or of the first `count`. If a method returns a
+        coroutine, add it to the queue of `run()`."""
         for interceptor in self._interceptors[:count]:
             result = self._guard.call(getattr(interceptor, method), *args)
             if inspect.isawaitable(result):
@@ -108,30 +112,31 @@ class Interception:
                 self._wake.set()
         if self._is_closed:
             self.close()
-        while self._drops and len(self._waiting) > _MOST:
+        while self._drops and len(self._waiting) > _MOST_WAITING:
             _drop(self._waiting.popleft())
-            self._guard.complain(KafkaTimeoutError(f"{method} is slower than it is called"))
+            self._guard.log_exception(KafkaTimeoutError(f"{method} is slower than it is called"))
 
-    async def wait_for_room(self, deadline: float) -> None:
-        """Wait while too many coroutines wait. Raises KafkaTimeoutError at `deadline` (loop time).
+    async def wait_for_capacity(self, deadline: float) -> None:
+        """Wait until fewer than `_MOST_WAITING` coroutines are queued. Raises KafkaTimeoutError at
+        `deadline` (loop time).
 
-        Returns at once in the running coroutine, which must not wait for itself.
+        Returns at once if a notification coroutine calls: the queue advances only after its end.
         """
         if self._is_inside:
             return
-        while len(self._waiting) >= _MOST and not self._is_closed:
-            self._moved.clear()
+        while len(self._waiting) >= _MOST_WAITING and not self._is_closed:
+            self._advanced.clear()
             try:
                 async with timeout_at(deadline):
-                    await self._moved.wait()
+                    await self._advanced.wait()
             except asyncio.TimeoutError:
                 raise KafkaTimeoutError(
-                    f"{_MOST} coroutines of interceptors wait for their turn: they take longer "
-                    "than the records come"
+                    f"{_MOST_WAITING} coroutines of interceptors wait for their turn: they take "
+                    "longer than the records come"
                 ) from None
 
     async def run(self) -> None:
-        """Run the waiting coroutines in their order, until cancelled."""
+        """Run the queued coroutines one after the other, until cancelled."""
         while True:
             if not self._waiting:
                 self._wake.clear()
@@ -140,23 +145,26 @@ class Interception:
             try:
                 await self._run_one(self._waiting.popleft())
             except Exception as error:
-                self._guard.complain(error)
+                self._guard.log_exception(error)
             finally:
-                self._current = self._turn = None
-                self._moved.set()
+                self._current = self._running = None
+                self._advanced.set()
 
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
-        """Run one coroutine in a separate task: a cancellation of the coroutine then differs from a
-        cancellation of `run()`, and a coroutine that ignores cancellation does not block others.
-        Raises the coroutine's exception, and KafkaTimeoutError if the coroutine takes too long."""
+        """Run one coroutine in a task of its own.
+
+        A cancellation inside the coroutine then does not cancel `run()`, and a coroutine that
+        ignores its cancellation does not block the next one. Raises the coroutine's exception, or
+        KafkaTimeoutError after `_NOTIFICATION_TIMEOUT`.
+        """
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
-        self._current, self._turn = current, awaitable
-        # A task that is cancelled before its first step does not close the coroutine.
+        self._current, self._running = current, awaitable
+        # If the task is cancelled before its first step, nothing else closes the coroutine.
         current.add_done_callback(lambda _: _drop(awaitable))
-        await asyncio.wait((current,), timeout=_LONGEST)
+        await asyncio.wait((current,), timeout=_NOTIFICATION_TIMEOUT)
         if not current.done():
             current.cancel()
-            raise KafkaTimeoutError(f"it takes longer than {_LONGEST:g} s")
+            raise KafkaTimeoutError(f"it takes longer than {_NOTIFICATION_TIMEOUT:g} s")
         if current.cancelled():
             return
         error = current.result()
@@ -166,45 +174,46 @@ class Interception:
             raise error
 
     async def finish(self, deadline: float | None) -> None:
-        """Wait until all coroutines have run, until `deadline` (loop time) at most.
+        """Wait until the queued coroutines have run, for `_STOP_TIMEOUT` seconds or until
+        `deadline` (loop time).
 
-        If the running coroutine calls this by stopping the client, do not wait: the coroutine
-        continues in its task.
+        If a notification coroutine stops the client, do not wait for that coroutine: its task
+        continues on its own.
         """
         if self._is_inside:
             if self._current is not None:
                 self._tasks.release(self._current)
-            self._current = self._turn = None
+            self._current = self._running = None
             return
-        # A coroutine that has just ended is removed in the next turn of the loop.
+        # `run()` clears `_current` one loop iteration after the end of a coroutine.
         await asyncio.sleep(0)
-        latest = self._loop.time() + _FINISH
+        latest = self._loop.time() + _STOP_TIMEOUT
         try:
             async with timeout_at(latest if deadline is None else min(latest, deadline)):
                 while self._waiting or self._current is not None:
-                    self._moved.clear()
-                    await self._moved.wait()
+                    self._advanced.clear()
+                    await self._advanced.wait()
         except asyncio.TimeoutError:
             pass
 
     @property
     def _is_inside(self) -> bool:
-        """Whether the caller is the running coroutine, or a task that this coroutine started, for
-        example through `asyncio.gather`."""
-        return self._turn is not None and _turn.get() is self._turn
+        """Whether the caller is the running notification coroutine, or a task that the coroutine
+        has started, for example with `asyncio.gather`."""
+        return self._running is not None and _running.get() is self._running
 
     def close(self) -> None:
-        """Drop the waiting coroutines and all later coroutines, and cancel the running one."""
+        """Close the queued coroutines and all later ones, and cancel the running coroutine."""
         self._is_closed = True
         while self._waiting:
             _drop(self._waiting.popleft())
         self._tasks.cancel()
-        self._moved.set()
+        self._advanced.set()
 
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Await `awaitable`, and return its exception; None if it succeeds."""
-    _turn.set(awaitable)
+    """Await `awaitable`; return its exception, or None if there is none."""
+    _running.set(awaitable)
     try:
         await awaitable
     except (Exception, asyncio.CancelledError) as error:
@@ -213,9 +222,12 @@ async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
 
 
 async def _result_of(awaitable: Awaitable[Any]) -> Any:
-    """Return the result of `awaitable`. Raises RuntimeError if `awaitable` raises CancelledError
-    while this task is not cancelled: it awaited a cancelled task or future. Python 3.10 cannot
-    distinguish the two cases, and raises CancelledError in both."""
+    """Await `awaitable` and return its result.
+
+    A CancelledError has one of two causes. If this task is being cancelled, propagate it. If the
+    interceptor awaited a cancelled task or future, raise RuntimeError instead. Python 3.10 cannot
+    distinguish the causes: propagate it there.
+    """
     count = getattr(asyncio.current_task(), "cancelling", lambda: None)
     before = count()
     try:

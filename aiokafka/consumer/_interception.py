@@ -47,8 +47,8 @@ async def intercept(
         try:
             for state in counts:
                 state.show(records[state.tp][0].offset)
-            interception.tell("on_poll", asyncio.get_running_loop().time() - began_at)
-            result = await interception.pass_on("on_consume", records, _are_records)
+            interception.notify("on_poll", asyncio.get_running_loop().time() - began_at)
+            result = await interception.transform("on_consume", records, _are_records)
             is_free = await context.queue.wait_for_release(deadline)
         except BaseException:
             for state, count in counts.items():

@@ -585,8 +585,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         Raises KafkaTimeoutError if too many interceptor calls are still pending after
         `max_block_ms`.
         """
-        await interception.wait_for_room(self._loop.time() + self._given.max_block)
-        record = await interception.pass_on(
+        await interception.wait_for_capacity(self._loop.time() + self._given.max_block)
+        record = await interception.transform(
             "on_send", given, _is_producer_record, partial(_acknowledge_cancelled, interception)
         )
         try:
@@ -598,7 +598,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             )
         except (Exception, asyncio.CancelledError) as error:
             # A call that is cancelled while it waits sends nothing, so report that outcome too.
-            interception.tell("on_acknowledgement", record, None, error)
+            interception.notify("on_acknowledgement", record, None, error)
             raise
         future.add_done_callback(partial(_acknowledge, interception, record))
         return future
@@ -884,7 +884,7 @@ def _acknowledge_cancelled(interception: Interception, record: ProducerRecord, c
     """Call `on_acknowledgement` of the first `count` interceptors with CancelledError: `send` was
     cancelled while the last of these interceptors ran."""
     error = asyncio.CancelledError("send() was cancelled in an interceptor")
-    interception.tell("on_acknowledgement", record, None, error, count=count)
+    interception.notify("on_acknowledgement", record, None, error, count=count)
 
 
 def _acknowledge(
@@ -900,7 +900,7 @@ def _acknowledge(
         # exception that the program ignores.
         error = future._exception
         metadata = future.result() if error is None else None
-    interception.tell("on_acknowledgement", record, metadata, error)
+    interception.notify("on_acknowledgement", record, metadata, error)
 
 
 # -- A transaction as an `async with` block

@@ -344,7 +344,7 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # The broker may run already, if an earlier call failed after this step.
+            # An earlier call may have started the broker and have failed afterwards.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -547,7 +547,7 @@ class ServedCluster:
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
-            if future.done():  # the function itself raised TimeoutError
+            if future.done():  # TimeoutError is the function's own exception
                 raise
             future.cancel()
             text = f"the function has not ended after {timeout_s:g} s"

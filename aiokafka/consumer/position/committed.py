@@ -220,11 +220,14 @@ def _rank(error: KafkaError) -> int:
 _MOST_STORED = 10_000
 
 
-class _Stored(NamedTuple):
+class _Stored:
     """A committed offset, and the id of the topic that it belongs to."""
 
-    topic_id: bytes
-    offset: int
+    __slots__ = ("offset", "topic_id")
+
+    def __init__(self, topic_id: bytes, offset: int) -> None:
+        self.topic_id = topic_id
+        self.offset = offset
 
 
 class FormerTopicOffsets:
@@ -535,7 +538,7 @@ class OffsetCommitter:
         self._meter.committed(commit.offsets, began_at, None)
         if self._interception is not None:
             plain = {tp: entry.offset for tp, entry in commit.offsets.items()}
-            self._interception.tell("on_commit", plain)
+            self._interception.notify("on_commit", plain)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
