@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 __all__ = [
     "call",
     "make_untracked",
+    "new_buffer",
     "own_dict",
     "present_as",
     "ready",
@@ -25,6 +26,12 @@ __all__ = [
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+def new_buffer(size: int) -> bytearray:
+    """Return a bytearray with arbitrary content. The C form saves the time to fill it with
+    zeros."""
+    return bytearray(size)
 
 
 # -- Exclude records from garbage collection while they cannot be part of a reference cycle. The

@@ -1,5 +1,13 @@
 # The C forms of aiokafka/_cpython.py.
 
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
+
+# -- Memory
+
+cdef inline bytearray new_buffer(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 # -- The garbage collector
 
 cdef extern from "Python.h":

@@ -272,8 +272,8 @@ class ClassicGroup:
         """Make all members rejoin, unless a rebalance is in progress."""
         if self.state is GroupState.PREPARING or not self.members:
             return
-        # The leader may be computing an assignment for the former members. Its SyncGroup request,
-        # and those that wait for it, must fail.
+        # The leader may be computing an assignment for the former members. Fail the SyncGroup
+        # requests that wait for that assignment.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
                 _fail(member.syncing, errors.RebalanceInProgressError.errno)

@@ -433,7 +433,7 @@ class Coordinators:
     # -- for the brokers -----------------------------------------------------------------------
 
     def attach(self, groups: Groups) -> None:
-        """Set the groups, whose `load` a new coordinator calls."""
+        """Set the groups. A new coordinator calls their `load`, which restores the stored state."""
         self._groups = groups
 
     def check(self, kind: int, key: str, node_id: int) -> int:

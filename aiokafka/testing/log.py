@@ -230,9 +230,7 @@ class PartitionLog:
         stable = self.last_stable_offset
         cleaned = [batch for batch in self._batches if batch.base_offset < stable]
         contents = [(batch, [] if batch.is_control else self._live(batch)) for batch in cleaned]
-        newest = {
-            r.key: r.offset for _, live in contents for r in live
-        }  # a later record replaces an earlier one
+        newest = {r.key: r.offset for _, live in contents for r in live}  # the last of each key
         kept: list[Batch] = []
         removed = 0
         for batch, live in contents:

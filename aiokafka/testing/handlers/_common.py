@@ -18,7 +18,8 @@ K = TypeVar("K", str, bytes)
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
-    """Return a topic by its id if one is given, else by name; None if the topic does not exist."""
+    """Return a topic by its id, or by its name if the id is zero; None if the topic does not
+    exist."""
     if topic_id != ZERO_UUID:
         return context.state.topics_by_id.get(topic_id)
     return context.state.topics.get(name)
@@ -56,7 +57,7 @@ def check_epoch(partition: Partition, epoch: int) -> int:
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
-    """Return 0 if this broker leads the partition and may handle the request, else an error."""
+    """Return 0 if this broker leads the partition and the client may use it, else an error code."""
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno
     errno = context.check_topic(partition.topic)
@@ -83,8 +84,8 @@ def require_leader(context: RequestContext, topic: str, index: int, epoch: int =
 
 
 def require_group(context: RequestContext, group_id: str, operation: str) -> None:
-    """Raise RefusedError unless this broker coordinates a group and the client may do the operation
-    on it.
+    """Raise RefusedError unless this broker coordinates the group, and the client is authorized for
+    the operation on the group.
     """
     require(context.services.acls.check_named(context, "group", group_id, operation))
     require(context.services.groups.check_coordinator(context.node_id, group_id))

@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546) and metrics that clients push (KIP-714)."""
+"""Requests about client quotas (KIP-546), and metrics that clients push (KIP-714)."""
 
 from __future__ import annotations
 

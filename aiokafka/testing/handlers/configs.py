@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, groups and client metrics: describe, alter, list."""
+"""Requests that describe, alter and list the settings of topics, brokers and other resources."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str,
     if kind == BROKER:
         _check_broker(state, name)
         changed = {k for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
-        if not name:  # the defaults of the whole cluster: only changed settings
+        if not name:  # the cluster-wide defaults have changed settings only
             return {key: state.config[key] for key in sorted(changed)}, changed
         return dict(state.config), changed
     if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
@@ -119,8 +119,8 @@ def _change_settings(
     *,
     validate_only: bool,
 ) -> None:
-    """Apply `change` to the settings that are not defaults, and check them. Store them unless
-    `validate_only`.
+    """Apply `change` to the settings of a resource that are not defaults. Check the result, and
+    store it unless `validate_only`.
 
     Raises:
         TopicRefusedError: no such resource, or invalid settings.
@@ -245,7 +245,7 @@ def _describe(
 
 
 def _source(context: RequestContext, kind: int, name: str) -> int:
-    """Return the source of a setting that the resource does not override."""
+    """Return Kafka's source code for a setting that the resource itself does not have."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
     if kind == GROUP:
         inherited = GROUP_DEFAULTS[name][0]
@@ -256,7 +256,8 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """Return the names and values of a setting, the effective value first."""
+    """Return the names under which a setting is configured, with values; the effective value
+    first."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]
@@ -298,7 +299,7 @@ def _type_of(value: str) -> int:
 
 @handles(AlterConfigsRequest, refusal={"error_message": "refused"})
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace all settings of each resource. Settings that are not named get their defaults."""
+    """Replace all settings of each resource. Settings that the request omits get their defaults."""
     return answer_items(request, lambda resource: _replace(context, request, resource))
 
 

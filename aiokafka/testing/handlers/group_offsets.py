@@ -1,4 +1,4 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: committed offsets of groups."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: the offsets of groups."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ _FIRST_TOPIC_IDS = 10
 
 @handles(OffsetCommitRequest)
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Commit the offsets, for a member or for a group without members."""
+    """Commit offsets for a member, or for a client without membership if the group has no
+    members."""
     _check_committer(
         context,
         request.group_id,
@@ -134,7 +135,7 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Versions from 10 on do not encode the name, but tests that edit the response use it.
+        # From version 10 on the name is not encoded, but tests that edit the response need it.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -197,8 +198,8 @@ def txn_offset_commit(
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
-        # These releases do not ask the transaction coordinator. The log of the group's offsets
-        # rejects older producer epochs, as any log does; releases before 2.4 accept them.
+        # These releases do not ask the transaction coordinator. From 2.4 on, the log that stores
+        # the group's offsets rejects older producer epochs, as every log does.
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
@@ -312,7 +313,7 @@ def _all_by_topic(context: RequestContext, group_id: str) -> dict[str, list[int]
 def _look_up(
     context: RequestContext, request: OffsetFetchRequest, group_id: str, topic: str, index: int
 ) -> tuple[int, CommittedOffset, int]:
-    """Return (partition, committed offset, error code)."""
+    """Return (partition, committed offset, error code) for one partition of a group."""
     errno = context.check_topic(topic)
     if errno:
         return index, _NOTHING, errno
@@ -325,7 +326,8 @@ def _look_up(
 
 
 def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
-    """Return the result of a partition; the class `kind` depends on the version."""
+    """Return the response for a partition, as an instance of `kind`, which depends on the
+    version."""
     return kind(
         partition_index=index,
         committed_offset=found.offset,
@@ -365,7 +367,7 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member of a request (KIP-848); 0 if valid or not named."""
+    """Return the error code for the member of a request (KIP-848); 0 for a valid member or none."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0
@@ -409,7 +411,7 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
 
 @handles(OffsetDeleteRequest)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Delete the offsets of topics that no member subscribes to."""
+    """Delete the offsets of partitions, except for topics to which a member subscribes."""
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     if not groups.exists(request.group_id):

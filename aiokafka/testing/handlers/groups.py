@@ -1,6 +1,6 @@
 """DescribeGroups, ListGroups, DeleteGroups, and the descriptions of consumer groups (KIP-848).
 
-A fake cluster has no share groups and streams groups: each request for one gets an error.
+A fake cluster has no share groups and no streams groups: requests about them get an error.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def streams_group_describe(
 
 
 def _refuse_group(context: RequestContext, group_id: str) -> NoReturn:
-    """Raise RefusedError with NOT_COORDINATOR or another error of the coordinator, else with
+    """Raise RefusedError: with the error of the coordinator check, if there is one, else with
     GROUP_ID_NOT_FOUND.
     """
     require(context.services.groups.check_coordinator(context.node_id, group_id))

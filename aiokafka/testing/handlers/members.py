@@ -44,8 +44,8 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond when the next generation of the group begins. A group of the
-    consumer protocol responds at once (KIP-848).
+    """Add a member, and respond when the next generation of the group begins. If the group has the
+    consumer protocol, respond at once (KIP-848).
     """
     _check_join(context, request)
     try:
@@ -61,7 +61,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
 def refuse_join_group(
     context: RequestContext, request: JoinGroupRequest, errno: int
 ) -> JoinGroupResponse:
-    """Return a response with `errno` and the member's id."""
+    """Return a response with `errno` and the member id of the request."""
     return _refused_join(context, request.member_id, errno)
 
 
@@ -217,14 +217,16 @@ def _leave_classic(group: ClassicGroup | None, member_id: str, instance_id: str 
     return 0
 
 
-_LEAVING_STATIC = -2  # epoch of a static member that leaves the group; lower epochs are invalid
+_LEAVING_STATIC = -2  # epoch with which a static member leaves; lower epochs are invalid
 
 
 @handles(ConsumerGroupHeartbeatRequest, refusal={"error_message": "refused"})
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Move a member one step towards its assignment (KIP-848)."""
+    """Handle a heartbeat of a joining, present or leaving member (KIP-848). The response may have a
+    new assignment.
+    """
     require(_check_heartbeat(context, request))
     joining = request.member_epoch == JOINING
     group = context.services.groups.consumer_for_heartbeat(request.group_id, joining=joining)

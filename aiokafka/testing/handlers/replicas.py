@@ -40,7 +40,7 @@ from aiokafka.testing.state import ClusterState, Node, Partition
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move each replica to the log directory (KIP-113). The move takes no time."""
+    """Move each replica to the requested log directory (KIP-113). A move takes no time."""
     return _moved(request, lambda path, topic, index: _move_log(context, path, topic, index))
 
 
@@ -179,7 +179,8 @@ async def elect_leaders(
 def refuse_elect_leaders(
     context: RequestContext, request: ElectLeadersRequest, errno: int
 ) -> ElectLeadersResponse:
-    """Return a response with `errno` for every partition, since version 1 also at the top level."""
+    """Return a response with `errno` for every partition; from version 1 on, also at the top
+    level."""
     return ElectLeadersResponse(
         error_code=errno if context.api_version >= 1 else 0,
         replica_election_results=[

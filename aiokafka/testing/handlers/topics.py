@@ -51,7 +51,7 @@ _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 async def create_topics(
     context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create each topic; with `validate_only`, only check it."""
+    """Create each topic; with `validate_only`, only check the request."""
     await await_controller(context, request.timeout_ms / 1000)
     names = [topic.name for topic in request.topics]
 
@@ -71,7 +71,7 @@ def _create_topic(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     if context.api_version < _FIRST_DEFAULTS and not assignment:
-        # Before version 4, -1 does not mean the default.
+        # Before version 4, -1 is invalid and does not mean the default.
         numbers = max(0, numbers[0]), max(0, numbers[1])
     require(context.check_topic(topic.name))
     changes = len(assignment) or max(topic.num_partitions, 1)
@@ -186,7 +186,7 @@ def _grow(
             "The manual partition assignment is not valid.",
         )
     if asked.assignments is None and not context.cluster_state.live_nodes():
-        # Brokers that are isolated from the controller still respond to clients.
+        # Brokers that are isolated from the controller respond to clients, but are not live.
         raise RefusedError(
             errors.InvalidReplicationFactorError, "All brokers are currently fenced."
         )
@@ -231,8 +231,8 @@ def _delete_records(
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page: topics in the order of names, from the cursor up to the partition limit
-    (KIP-966).
+    """Return topics in the order of names, beginning at the cursor, until the limit of partitions
+    is reached (KIP-966).
     """
     state = context.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
@@ -246,7 +246,7 @@ def describe_topic_partitions(
         topic = state.topics.get(name)
         errno = context.check_topic(name)
         if errno:
-            if request.topics:  # a list of all topics omits topics without permission
+            if request.topics:  # a response for all topics omits topics without permission
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:

@@ -52,7 +52,7 @@ _FIRST_FENCED_ADDING = 2
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add the requested partitions to each transaction: all of them, or none."""
+    """Add the requested partitions to each transaction: either all partitions, or none."""
     return _added(
         context, request, [_add_partitions(context, wanted) for wanted in _wanted(context, request)]
     )
