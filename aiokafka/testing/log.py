@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aiokafka import _clock, errors
 from aiokafka.structs import ConsumerRecord
+from aiokafka.testing.actions import ErrorCode
 from aiokafka.testing.batches import (
     Batch,
     BatchRefusedError,
@@ -556,14 +557,12 @@ class ProducerState:
                 raise _refused(unknown_producer, "no state for this producer id")
         elif batch.producer_epoch < entry.epoch:
             raise _refused(
-                errors.InvalidProducerEpoch.errno,
+                errors.InvalidProducerEpoch,
                 f"epoch {batch.producer_epoch} is older than {entry.epoch}, the newest seen",
             )
         elif batch.producer_epoch > entry.epoch:
             if batch.base_sequence != 0:
-                raise _refused(
-                    errors.OutOfOrderSequenceNumber.errno, "a new epoch begins at sequence 0"
-                )
+                raise _refused(errors.OutOfOrderSequenceNumber, "a new epoch begins at sequence 0")
         else:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
@@ -671,9 +670,9 @@ def _check_sequence(last: int, first: int) -> None:
     expected = 0 if last == _MAX_SEQUENCE else last + 1
     if first != expected:
         raise _refused(
-            errors.OutOfOrderSequenceNumber.errno, f"sequence {first} came, {expected} was expected"
+            errors.OutOfOrderSequenceNumber, f"sequence {first} came, {expected} was expected"
         )
 
 
-def _refused(errno: int, message: str) -> BatchRefusedError:
-    return BatchRefusedError(errno, message, in_log=True)
+def _refused(error: ErrorCode, message: str) -> BatchRefusedError:
+    return BatchRefusedError(error, message, in_log=True)

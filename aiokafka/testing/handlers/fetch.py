@@ -33,7 +33,13 @@ from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch, Buffer, to_message_set
 from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession
 from aiokafka.testing.handlers import answer_items, handles, refuses
-from aiokafka.testing.handlers._common import check_epoch, is_offline, leads, require_leader
+from aiokafka.testing.handlers._common import (
+    check_epoch,
+    is_offline,
+    leader_endpoints,
+    leads,
+    require_leader,
+)
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition
@@ -94,7 +100,9 @@ def _read_all(
             session.served(one.position)
         if _has_changed(one, data) or not incremental:
             _add(context, response, one.position, data)
-    _add_endpoints(context, response)
+    if context.api_version >= _FIRST_ENDPOINTS:
+        partitions = (part for topic in response.responses for part in topic.partitions)
+        response.node_endpoints = leader_endpoints(context, NodeEndpoint, partitions)
     return response
 
 
@@ -239,18 +247,6 @@ def _add(
             last.topic = position.topic
         response.responses.append(last)
     last.partitions.append(data)
-
-
-def _add_endpoints(context: RequestContext, response: FetchResponse) -> None:
-    """Add the addresses of the leaders in the response (KIP-951)."""
-    if context.api_version < _FIRST_ENDPOINTS:
-        return
-    leaders = {p.current_leader.leader_id for t in response.responses for p in t.partitions}
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        for node in context.state.nodes.values()
-        if node.node_id in leaders
-    ]
 
 
 # -- The check of each partition, and the decision whether to respond or to wait
@@ -439,7 +435,7 @@ def _find_offset(
         return _old_style(log, asked, limit)
     oldest = min(_FIRST_VERSION)
     if asked.timestamp < oldest or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
-        raise RefusedError(errors.UnsupportedVersionError.errno)
+        raise RefusedError(errors.UnsupportedVersionError)
     timestamp, offset, epoch = _look_up_offset(log, asked.timestamp, limit)
     if log.high_watermark < log.epoch_start and (asked.timestamp == _LATEST or offset >= limit):
         # A new leader does not know the high watermark until its followers fetch (KIP-207).

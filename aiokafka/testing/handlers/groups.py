@@ -54,7 +54,7 @@ from aiokafka.testing.consumer_group import (
     TopicIdPartitions,
 )
 from aiokafka.testing.handlers import answer_items, handles, require
-from aiokafka.testing.handlers._common import authorized_operations, require_group
+from aiokafka.testing.handlers._common import authorized_operations, grouped, require_group
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
@@ -186,7 +186,7 @@ def _describe_consumer(
     require_group(context, group_id, "describe")
     group = context.services.groups.consumer.get(group_id)
     if group is None:
-        raise RefusedError(errors.GroupIdNotFound.errno)
+        raise RefusedError(errors.GroupIdNotFound)
     return DescribedConsumerGroup(
         group_id=group_id,
         group_state=group.state,
@@ -219,9 +219,6 @@ def _consumer_member(
 
 
 def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(slots):
-        by_topic.setdefault(topic_id, []).append(index)
     return Assignment(
         topic_partitions=[
             TopicPartitions(
@@ -229,7 +226,7 @@ def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
                 topic_name=state.topics_by_id[topic_id].name,
                 partitions=indexes,
             )
-            for topic_id, indexes in by_topic.items()
+            for topic_id, indexes in grouped(sorted(slots)).items()
             if topic_id in state.topics_by_id
         ]
     )
@@ -280,4 +277,4 @@ def _refuse_group(context: RequestContext, group_id: str) -> NoReturn:
     GROUP_ID_NOT_FOUND.
     """
     require(context.services.groups.check_coordinator(context.node_id, group_id))
-    raise RefusedError(errors.GroupIdNotFound.errno)
+    raise RefusedError(errors.GroupIdNotFound)

@@ -34,7 +34,7 @@ from aiokafka.testing.batches import (
     with_producer,
 )
 from aiokafka.testing.handlers import handles, refuse, refuse_items, refuses, require
-from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
+from aiokafka.testing.handlers._common import check_leader, find_topic, in_version, leader_endpoints
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition, Topic
@@ -150,16 +150,9 @@ def _not_leader(
 
 def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
     """Add the addresses of the leaders in the response (KIP-951)."""
-    if context.api_version < _FIRST_WITH_LEADER:
-        return
-    leaders = {
-        p.current_leader.leader_id for t in response.responses for p in t.partition_responses
-    }
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        for node in context.state.nodes.values()
-        if node.node_id in leaders
-    ]
+    if context.api_version >= _FIRST_WITH_LEADER:
+        partitions = (part for topic in response.responses for part in topic.partition_responses)
+        response.node_endpoints = leader_endpoints(context, NodeEndpoint, partitions)
 
 
 def _is_replicated(
@@ -309,7 +302,7 @@ def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
     batches = parse(data)
     if context.api_version >= _FIRST_BATCH_V2 and len(batches) != 1:
         raise BatchRefusedError(
-            errors.InvalidRecord.errno,
+            errors.InvalidRecord,
             f"{len(batches)} record batches came, exactly one is required",
         )
     return batches
@@ -319,18 +312,18 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
     check_from_client(batch)
     if batch.size > int(topic.setting("max.message.bytes")):
         raise BatchRefusedError(
-            errors.MessageSizeTooLargeError.errno,
+            errors.MessageSizeTooLargeError,
             f"The record batch size in the append to {topic.name} is {batch.size} bytes which "
             f"exceeds the maximum configured value of {topic.setting('max.message.bytes')}.",
         )
     allowed = context.profile.compressions
     if allowed is not None and batch.codec not in (0, *allowed):
         raise BatchRefusedError(
-            errors.UnsupportedForMessageFormatError.errno, "the compression type is not supported"
+            errors.UnsupportedForMessageFormatError, "the compression type is not supported"
         )
     if batch.codec == _ZSTD and _FIRST_BATCH_V2 <= context.api_version < _FIRST_ZSTD:
         raise BatchRefusedError(
-            errors.UnsupportedCompressionType.errno, "zstd needs Produce version 7 or higher"
+            errors.UnsupportedCompressionType, "zstd needs Produce version 7 or higher"
         )
     _check_records(topic, batch, _times_allowed(context.profile.release, topic))
 
@@ -397,7 +390,7 @@ def init_producer_id(
             throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
         )
     if transactional_id == "":
-        raise RefusedError(errors.InvalidRequestError.errno)
+        raise RefusedError(errors.InvalidRequestError)
     transactions = context.services.transactions
     require(transactions.check_coordinator(context.node_id, transactional_id))
     timeout = request.transaction_timeout_ms / 1000

@@ -239,22 +239,22 @@ def _reassign(
     partition = state.partition(topic, asked.partition_index)
     reassignments = context.services.reassignments
     if partition is None:
-        raise RefusedError(errors.UnknownTopicOrPartitionError.errno, "No such partition.")
+        raise RefusedError(errors.UnknownTopicOrPartitionError, "No such partition.")
     target = asked.replicas
     if target is None:
         if not reassignments.cancel(partition):
-            raise RefusedError(errors.NoReassignmentInProgress.errno)
+            raise RefusedError(errors.NoReassignmentInProgress)
         return
     if not target or len(set(target)) < len(target) or not set(target) <= set(state.nodes):
         raise RefusedError(
-            errors.InvalidReplicationAssignmentError.errno,
+            errors.InvalidReplicationAssignmentError,
             "The manual partition assignment is not valid.",
         )
     present = reassignments.ongoing.get((topic, asked.partition_index))
     factor = len(partition.replicas if present is None else present.former)
     if not may_change and len(target) != factor:
         raise RefusedError(
-            errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
+            errors.InvalidReplicationFactorError, "The replication factor is changed."
         )
     reassignments.begin(partition, target)
     context.services.transactions.complete_waiting()

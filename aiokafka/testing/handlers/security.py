@@ -130,12 +130,12 @@ def _describe_credentials(
     infos = context.services.credentials.infos(user)
     if twice:
         raise RefusedError(
-            errors.DuplicateResource.errno,
+            errors.DuplicateResource,
             f"Cannot describe SCRAM credentials for the same user twice: {user}",
         )
     if not infos:
         raise RefusedError(
-            errors.ResourceNotFound.errno,
+            errors.ResourceNotFound,
             f"Attempt to describe a user credential that does not exist: {user}",
         )
     return DescribeUserScramCredentialsResult(
@@ -185,7 +185,7 @@ def _alter_credential(
 ) -> None:
     if _changed_users(request).count(user) > 1:  # an error even for different mechanisms
         raise RefusedError(
-            errors.DuplicateResource.errno,
+            errors.DuplicateResource,
             "A user credential cannot be altered twice in the same request",
         )
     for deletion in request.deletions:
@@ -198,7 +198,7 @@ def _alter_credential(
 
 def _scram_mechanism(number: int) -> str:
     if number not in _SCRAM_NAMES:
-        raise RefusedError(errors.UnsupportedSaslMechanismError.errno, "Unknown SCRAM mechanism")
+        raise RefusedError(errors.UnsupportedSaslMechanismError, "Unknown SCRAM mechanism")
     return _SCRAM_NAMES[number]
 
 
@@ -206,7 +206,7 @@ def _delete_credential(context: RequestContext, wanted: ScramCredentialDeletion)
     mechanism = _scram_mechanism(wanted.mechanism)
     if mechanism not in dict(context.services.credentials.infos(wanted.name)):
         raise RefusedError(
-            errors.ResourceNotFound.errno,
+            errors.ResourceNotFound,
             "Attempt to delete a user credential that does not exist",
         )
     context.services.credentials.delete(wanted.name, mechanism)
@@ -222,7 +222,7 @@ def _store_credential(context: RequestContext, wanted: ScramCredentialUpsertion)
     elif wanted.iterations > _MOST_ITERATIONS:
         problem = "Too many iterations"
     if problem:
-        raise RefusedError(errors.UnacceptableCredential.errno, problem)
+        raise RefusedError(errors.UnacceptableCredential, problem)
     stored = Credential(bytes(wanted.salt), wanted.iterations, bytes(wanted.salted_password))
     context.services.credentials.store(wanted.name, mechanism, stored)
 
@@ -237,7 +237,7 @@ def _principal_of(context: RequestContext) -> str:
     tokens."""
     session = context.session
     if session is None or session.is_by_token:
-        raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)
+        raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed)
     return f"User:{session.user}"
 
 
@@ -393,7 +393,7 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAc
 def _create_acl(context: RequestContext, wanted: AclCreation) -> None:
     problem = _acl_problem(wanted)
     if problem:
-        raise RefusedError(errors.InvalidRequestError.errno, problem)
+        raise RefusedError(errors.InvalidRequestError, problem)
     entry = Entry(
         wanted.resource_type,
         wanted.resource_name,
