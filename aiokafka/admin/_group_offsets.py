@@ -600,7 +600,8 @@ async def _find_new(
     base: Numbers,
     deadline: float,
 ) -> dict[TopicPartition, tuple[int | KafkaError, int, int]]:
-    """Return the offset by the rule, the first offset and the end of each partition."""
+    """Return the new offset according to the rule, the first offset, and the end of each
+    partition."""
     wanted = list(partitions)
 
     async def look_up(place: int) -> Numbers:
@@ -622,13 +623,14 @@ async def _find_new(
         return {
             tp: (_from_committed(rule, tp, base), start[tp] or 0, end[tp] or 0) for tp in wanted
         }
-    # If no record has this or a later time, `target` is None: use the end of the partition.
+    # `target` is None if all records are older than the time of the rule: use the end of the
+    # partition.
     at = {tp: end[tp] if target[tp] is None else target[tp] for tp in wanted}
     return {tp: (at[tp] or 0, start[tp] or 0, end[tp] or 0) for tp in wanted}
 
 
 def _from_committed(rule: ResetRule, tp: TopicPartition, base: Numbers) -> int | KafkaError:
-    """Return the offset by a rule that is relative to committed offsets."""
+    """Return the new offset according to a rule that refers to committed offsets."""
     committed = base.get(tp)
     if committed is None:
         whose = f"group {rule.group_id!r}" if rule.group_id else "the group"

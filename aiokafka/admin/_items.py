@@ -34,7 +34,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
-"""Errors not to be retried after a response of the controller, which knows all topics."""
+"""Errors that are final in a response of the controller, because the controller knows all
+topics."""
 
 _NOT_SUPPORTED = (UnsupportedVersionError, UnsupportedEndpointType)
 
@@ -74,7 +75,7 @@ async def settle(
             outcomes = dict.fromkeys(left, error)
         for item in left:
             now = outcomes[item] if item in outcomes else _missing(item)
-            # A timeout without a cause says less than the error of the attempt before.
+            # The error of the previous attempt explains more than a timeout without a cause.
             is_empty = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
             found[item] = _timed_out(item, found[item]) if is_empty and item in found else now
         left = [item for item in left if _is_retriable(found[item], final) and not is_final(item)]
@@ -395,7 +396,7 @@ async def of_every_broker(
                 found.errors[node_id] = part
             else:
                 found.values += part
-        # An attempt without any response does not replace the result of the attempt before.
+        # Keep the result of the previous attempt if no broker responded to this attempt.
         if len(found.errors) < len(nodes):
             gathered = found
         for error in found.errors.values():

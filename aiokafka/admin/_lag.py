@@ -143,7 +143,7 @@ async def lag_of_groups(
 
 
 def _part_of(deadline: float, part: float) -> float:
-    """Return the loop time after this part of the time until `deadline`."""
+    """Return the loop time at which this part of the remaining time until `deadline` is over."""
     now = asyncio.get_running_loop().time()
     return now + (deadline - now) * part
 
@@ -295,8 +295,8 @@ def _one(
 
 
 def _distance(committed: int | None, end: int | None) -> int | None:
-    """Return the number of offsets from `committed` to `end`, None if one is None. The result is 0
-    if the log was truncated below the committed offset."""
+    """Return the number of offsets from `committed` to `end`, None if either is unknown. The result
+    is 0 if the log was truncated below the committed offset."""
     return None if committed is None or end is None else max(0, end - committed)
 
 
@@ -314,7 +314,7 @@ Read = dict[int, "int | None"]
 _FEW_BYTES = 32 * 1024
 _OLD_BYTES = 1024 * 1024
 _RESPONSE_BYTES = 1024 * 1024
-_FIRST_THAT_COMES_WHOLE = 3
+_FIRST_WITH_WHOLE_BATCH = 3
 
 
 async def first_timestamps(
@@ -375,12 +375,12 @@ async def _fetch(
             found[tp] = for_code(each.error_code)(name_of(tp))
         elif each.records:
             found[tp] = _timestamp(each.records, tp, offsets[tp])
-            await asyncio.sleep(0)  # decompression takes long: let other tasks run
+            await asyncio.sleep(0)  # let other tasks run, because decompression takes long
     return found
 
 
 def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
-    limit = _FEW_BYTES if version >= _FIRST_THAT_COMES_WHOLE else _OLD_BYTES
+    limit = _FEW_BYTES if version >= _FIRST_WITH_WHOLE_BATCH else _OLD_BYTES
 
     def entry(tp: TopicPartition) -> FetchPartition:
         return FetchPartition(

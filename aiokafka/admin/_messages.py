@@ -1,4 +1,4 @@
-"""Messages of the protocol from data of JSON, and back: for requests that users write by hand."""
+"""Convert JSON data to protocol messages and back, for requests that users write by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["as_plain", "request_of"]
 
 
 def request_of(api: str, values: Mapping[str, Any]) -> Request[Any]:
-    """Return a request with these fields, given as data of JSON: UUIDs as text, bytes in base64.
+    """Return a request with the fields `values`, given as JSON data: UUIDs as text, bytes in
+    base64.
 
     Raises LookupError for an unknown API, and TypeError or ValueError for wrong fields.
     """

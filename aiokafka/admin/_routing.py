@@ -63,7 +63,8 @@ Outcomes = Mapping[K, V | KafkaError]
 Send = Callable[[int, list[K]], Awaitable[Outcomes[K, V]]]
 """Sends a request about some items to a node, and returns the outcomes."""
 
-# Errors by which a controller reports that it is not active, for requests and for its metadata log.
+# The error codes of a controller that is not active, in responses to requests and to reads of its
+# metadata log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
 _NOT_CONTROLLER = frozenset((NotControllerError.errno,))
 _UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
@@ -75,10 +76,10 @@ _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not the
 # the coordinator by now.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
-# Seconds that a second broker has to respond if the first does not know an item.
+# Seconds for the response of a second broker, if the first broker does not know an item.
 _SECOND_OPINION = 1.0
-# Seconds from the deadline to the cancellation of the call. Meanwhile `send` raises an error with
-# the node.
+# Seconds after the deadline until the call is cancelled. In this time `send` raises its own error,
+# which names the node.
 _LATE = 0.2
 
 
@@ -100,7 +101,7 @@ class Call(Generic[R]):
 
 
 def call_of(request: Request[R], check: Callable[[R], object] = lambda response: None) -> Call[R]:
-    """Return the call of a request that is the same in every version."""
+    """Return a Call that sends `request` unchanged in every version."""
     return Call(type(request), lambda version: request, check)
 
 
@@ -256,12 +257,12 @@ class Router:
         return await self.retry(attempt, deadline)
 
     def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
-        """Return a function that calls `send`, but gives up on the first silent node after half the
-        time.
+        """Return a function that calls `send`, and times out the first node without a response
+        after half of the remaining time.
 
-        Another node may have taken over from the silent node, and the next attempt finds it. Only
-        one request times out this way, so that a slow node can finish. Do not use it for changes: a
-        slow node would make a change twice.
+        Another node may have replaced the silent node, and the next attempt finds the new node.
+        Only one request times out early, so that a slow node can still respond. Do not use the
+        function for changes: a slow node would make a change twice.
         """
         loop = asyncio.get_running_loop()
         has_timed_out = False
@@ -338,7 +339,7 @@ class Router:
             raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
         limit = max(0.0, min(deadline - now, longest))
         try:
-            # This limit is before the timer of the whole call, whose error has no reason.
+            # Time out before the timer of the whole call, whose error would not name the node.
             end += _LATE / 2
             return await _response(connection, call.build(version), version, limit, end)
         except asyncio.TimeoutError:
@@ -523,8 +524,8 @@ async def fetch_metadata(
 
     `asked` is the same as for `Router.to_any`. With an empty list of topics, the response has only
     the brokers, or the controllers if all requests go to controllers. With `operations` and
-    `cluster_operations`, it has the authorized operations of topics and of the cluster, if the
-    broker supports them.
+    `cluster_operations`, the response has the authorized operations of topics and of the cluster,
+    if the broker supports these fields.
     """
     if router.is_for_controllers and topics is not None and not topics:
         return await router.all_nodes(deadline)

@@ -1,7 +1,7 @@
 """The admin client's methods from aiokafka about topics and configurations.
 
-Most of them return error codes in results; methods of sub-clients, such as `admin.topics.create`,
-raise errors.
+Most of these methods return error codes in results; methods of sub-clients, such as
+`admin.topics.create`, raise errors.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def _within_quota(
     results_in: Callable[[Any], list[Any]],
     deadline: float,
 ) -> tuple[int, list[Any]]:
-    """Send a request about topics, and repeat it for topics beyond the quota (KIP-599).
+    """Send a request about topics, and repeat the request for topics beyond the quota (KIP-599).
 
     `build` takes a version, and a function that returns whether a topic still has to be in the
     request. Returns the throttle time of the last response and the last result of each topic. At

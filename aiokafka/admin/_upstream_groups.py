@@ -211,7 +211,7 @@ _METADATA_VERSION = 1
 
 
 def _may_be_consumer_group(group: DescribedGroup) -> bool:
-    """Return whether a group may use the consumer protocol, by its classic description.
+    """Return whether a group, by its response to DescribeGroups, may use the consumer protocol.
 
     DescribeGroups reports such a group as "Dead", and from version 6 on as not found (KIP-1043).
     """

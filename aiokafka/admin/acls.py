@@ -243,7 +243,7 @@ def _deleted(
     result: DeleteAclsFilterResult,
     known: dict[AclBinding, KafkaError | None],
 ) -> list[AclBinding] | KafkaError:
-    """Return the entries that a filter has deleted in all attempts, or its error.
+    """Return the entries that all attempts have deleted for a filter, or the error of the filter.
 
     `known` has the entries of earlier attempts with their errors, and is updated. If entries could
     not be deleted, return a retriable error of an entry if there is one, so that the filter is sent
@@ -255,7 +255,7 @@ def _deleted(
     named = {_binding(each, each): each for each in result.matching_acls}
     for binding in [binding for binding, error in known.items() if error is not None]:
         if binding not in named:
-            del known[binding]  # an earlier attempt failed to delete this entry, which is gone now
+            del known[binding]  # an attempt failed to delete this entry, but the entry is gone now
     for binding, each in named.items():
         known[binding] = error_of(each.error_code, each.error_message, binding)
     retriable = [error for error in known.values() if error is not None and error.retriable]

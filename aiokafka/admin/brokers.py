@@ -244,8 +244,8 @@ class Brokers(AdminApi):
         def build(version: int) -> ApiVersionsRequest:
             if version < _FIRST_WITH_FEATURES:
                 raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
-            # The broker stores name and version for the connection: send the same as after
-            # connecting.
+            # The broker stores the client's name and version for the connection: repeat the values
+            # that were sent when the connection was opened.
             return ApiVersionsRequest(
                 client_software_name=CLIENT_NAME, client_software_version=software_version()
             )

@@ -256,7 +256,7 @@ class AIOKafkaAdminClient(Reporting):
         try:
             await self.close()
         finally:
-            # If close() was cancelled, nobody calls close() again, so close the sockets at once.
+            # If close() was cancelled, no caller repeats close(), so close the sockets at once.
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:

@@ -461,8 +461,8 @@ async def _settle(
     is_change: bool = False,
 ) -> dict[ConfigKey, V]:
     """Ask each broker about its own settings, and any broker about other resources."""
-    # A controller describes its own settings, but the active controller changes them. Log levels
-    # are not stored in the cluster, so each controller changes its own log levels.
+    # Each controller describes its own settings, but only the active controller changes settings.
+    # Log levels are not stored in the cluster, so each controller changes its own log levels.
     at_active = router.is_for_controllers and is_change
     own = OF_ONE_BROKER[1:] if at_active else OF_ONE_BROKER
 

@@ -27,7 +27,7 @@ __all__ = [
     "operations_of",
 ]
 
-_NOT_REQUESTED = -(2**31)  # authorized operations in a response if they were not requested
+_NOT_REQUESTED = -(2**31)  # the bit field in a response if operations were not requested
 
 
 class _Known(enum.IntEnum):
@@ -123,7 +123,7 @@ class ScramMechanism(_Known):
 
 
 class QuotaName(enum.Enum):
-    """A value in place of a name in quotas and filters."""
+    """A value that `QuotaEntity` and `QuotaFilter` accept in place of a name."""
 
     #: All users, client ids or IP addresses without a quota of their own.
     DEFAULT = "default"

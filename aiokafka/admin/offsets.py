@@ -30,7 +30,7 @@ from aiokafka.structs import TopicPartition
 __all__ = ["ListedOffset", "OffsetSpec", "Offsets"]
 
 
-# -- Places and offsets
+# -- Positions and offsets
 
 
 class OffsetSpec(enum.IntEnum):
@@ -128,7 +128,7 @@ def _place(place: OffsetSpec | int | datetime.datetime) -> int:
 # -- ListOffsets
 
 _FIRST_WITH_ISOLATION = 2
-# The first version of the request, and the first release of Kafka, that supports a position.
+# The first version of ListOffsets and the first release of Kafka that support a position.
 _BY_TIME = (1, "0.10.1")
 _NEEDS = {
     OffsetSpec.LATEST: (0, "0.9"),

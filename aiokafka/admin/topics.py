@@ -478,7 +478,7 @@ async def create_topics(
 def create_request(
     version: int, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> wire.CreateTopicsRequest:
-    """Return a CreateTopicsRequest with the time until the deadline as its timeout.
+    """Return a CreateTopicsRequest whose timeout is the time until `deadline`.
 
     Raises UnsupportedVersionError if a topic leaves its numbers of partitions or replicas to the
     broker, and brokers of this version have no defaults.
@@ -550,7 +550,7 @@ async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float
 def delete_request(
     version: int, topics: Collection[Topic], deadline: float
 ) -> wire.DeleteTopicsRequest:
-    """Return a request with the time until the deadline as its timeout."""
+    """Return a DeleteTopicsRequest whose timeout is the time until `deadline`."""
     timeout_ms = remaining_ms(deadline)
     if version >= 6:
         states = [_state(topic) for topic in topics]
@@ -593,7 +593,7 @@ async def create_partitions(
 def partitions_request(
     topics: Mapping[str, NewPartitions | int], validate_only: bool, deadline: float
 ) -> wire.CreatePartitionsRequest:
-    """Return a request with the time until the deadline as its timeout."""
+    """Return a CreatePartitionsRequest whose timeout is the time until `deadline`."""
     return wire.CreatePartitionsRequest(
         topics=[_with_partitions(name, new) for name, new in topics.items()],
         timeout_ms=remaining_ms(deadline),

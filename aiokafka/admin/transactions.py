@@ -352,7 +352,8 @@ def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
 _FIRST_WITH_DURATION = 1
 _FIRST_WITH_PATTERN = 2
 
-# Brokers reject more than transaction.max.timeout.ms. No transaction has this timeout.
+# The transaction timeout in the InitProducerId request that fences a producer. No transaction
+# begins, but brokers reject a timeout above transaction.max.timeout.ms.
 _FENCING_TIMEOUT_MS = 60_000
 
 

@@ -30,7 +30,7 @@ __all__ = ["NewScramCredential", "ScramCredential", "Users"]
 # -- Credentials
 
 # Apache Kafka accepts 4096 to 16384 iterations, other brokers accept more. More than a million
-# would take seconds of CPU time, and the clients of this package refuse to log in with so many.
+# iterations would take seconds of CPU time, and the clients of this package refuse them at login.
 _LEAST_ITERATIONS = 4096
 _MOST_ITERATIONS = 1_000_000
 
@@ -218,7 +218,7 @@ async def describe_users(
     first = [everyone]
 
     async def ask_again(left: list[str]) -> Outcomes[str, Credentials]:
-        # Only users with a retriable error are asked for again, by name.
+        # Later requests name the users with a retriable error only.
         return first.pop() if first else await ask(left)
 
     return await settle(router, everyone, ask_again, deadline)

@@ -53,7 +53,7 @@ class ProducerHealthMonitor:
         nodes: Mapping[int, NodeSender],
         owner: TaskOwner,
     ) -> None:
-        """`nodes` is the Sender's mapping of NodeSenders by node id, which changes later."""
+        """`nodes` has the NodeSenders by node id; the Sender adds and removes entries."""
         self._client = client
         self._completion = completion
         self._pending = completion.pending
@@ -73,9 +73,9 @@ class ProducerHealthMonitor:
 
     def look(self) -> None:
         """Determine the state, and log it if it has changed."""
-        verdict = self._judge(self._loop.time())
-        is_new = self._states.note(verdict, log, is_last=self._phase is not None)
-        if is_new and verdict.state == ProducerState.FAILED:
+        reason = self._judge(self._loop.time())
+        is_new = self._states.note(reason, log, is_last=self._phase is not None)
+        if is_new and reason.state == ProducerState.FAILED:
             self._failure = (self._states.since, self._end())
 
     def _look_later(self) -> bool:
@@ -158,7 +158,8 @@ class ProducerHealthMonitor:
         return self._owner.failure
 
     def _waits(self, now: float) -> Iterator[Stall]:
-        """Yield a Stall for each partition whose oldest batch waits for longer than `LASTING`."""
+        """Yield a Stall for each partition whose oldest batch has waited for `LASTING` or
+        longer."""
         silent = {}
         for node_id, node in self._nodes.items():
             if (outage := node.health.outage(now)) is not None:
@@ -183,16 +184,17 @@ class ProducerHealthMonitor:
         return found
 
     def _waits_since(self, batch: ProducerBatch) -> float:
-        """Return the loop time since which a batch could have been delivered."""
+        """Return the loop time from which a batch counts as waiting for delivery."""
         since: float = batch.created + self._completion.config.linger
         if batch.error is None and self._completion.delivered_at is not None:
-            # Other batches were delivered meanwhile, so this batch may only wait for its turn.
+            # Other batches were delivered, so this batch may only be queued behind them.
             since = max(since, self._completion.delivered_at)
         return since
 
     def _refusals(self, now: float) -> list[Outage]:
-        """Return an Outage for each kind of error because of which no batch is delivered although
-        brokers respond; [] if a partition has no error, waits only briefly, or others get on."""
+        """Return an Outage for each type of error that prevents delivery although brokers respond.
+        Return [] if any partition has no error, has waited for less than `LASTING`, or if other
+        batches were delivered since."""
         groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
             since = self._waits_since(batch)

@@ -51,28 +51,28 @@ __all__ = [
 
 
 _MARGIN = 1.05
-"""Allowance for a batch that compresses a little worse than earlier batches."""
+"""Factor by which a batch may compress worse than earlier batches without exceeding the limit."""
 
 _MOST_GROWTH = 16
 """The largest size of a batch before compression, in multiples of `max_batch_size`."""
 
-_MEMORY = 0.8
+_PREVIOUS_WEIGHT = 0.8
 """Weight of the previous estimate of the compression ratio when a batch compresses better."""
 
 _LARGEST = 1_000_000
-"""Bytes up to which a batch grows while other batches of its partition wait before it. By default
-topics accept 1,048,588 bytes."""
+"""Bytes up to which a batch grows while other batches of its partition are queued before it. The
+default of `max.message.bytes` is 1,048,588."""
 
 _LARGEST_COMPRESSED = 262_144
 """`_LARGEST` for compressed batches: compressing a batch blocks the event loop."""
 
-_SHARE = 16
+_BUFFER_SHARE = 16
 """A batch grows to at most this fraction (1/16) of `buffer_memory`: batches of other partitions
-need memory while it is in flight."""
+need memory while the batch is in flight."""
 
-_TRUST = 600.0
-"""Seconds after a refusal until batches have the configured size again: the topic's limit may have
-been raised."""
+_LIMIT_LIFETIME = 600.0
+"""Seconds for which the limit learnt from a refused batch applies. Then batches have the configured
+size again, because the topic's limit may have been raised."""
 
 
 class BatchSizing:
@@ -88,7 +88,7 @@ class BatchSizing:
         self._level = config.compression_level
         self._most = self._full = config.max_batch_size
         largest = _LARGEST_COMPRESSED if self._codec else _LARGEST
-        largest = min(largest, config.max_request_size, config.buffer_memory // _SHARE)
+        largest = min(largest, config.max_request_size, config.buffer_memory // _BUFFER_SHARE)
         self._largest = 0 if config.is_given("max_batch_size") else largest
         self._may_grow = True
         self._ratio = 1.0
@@ -96,8 +96,8 @@ class BatchSizing:
         self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """Return an empty batch, which will have about `limit` bytes compressed when it is full."""
-        if self._refused_at and self._clock() - self._refused_at > _TRUST:
+        """Return an empty builder. A full batch has about `limit` bytes after compression."""
+        if self._refused_at and self._clock() - self._refused_at > _LIMIT_LIFETIME:
             self._full = self._most
             self._may_grow = True
             self._refused_at = 0.0
@@ -110,7 +110,7 @@ class BatchSizing:
     @property
     def largest(self) -> int:
         """Bytes before compression up to which a batch may grow while other batches of its
-        partition wait before it.
+        partition are queued before it.
 
         0 if `max_batch_size` was set, or after a broker refused a batch as too large.
         """
@@ -122,7 +122,7 @@ class BatchSizing:
         return self._full
 
     def builder(self, limit: int) -> RecordBatchBuilder:
-        """Return an empty batch for `limit` bytes before compression."""
+        """Return an empty builder for `limit` bytes before compression."""
         return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
 
     def learn(self, size: int, compressed_size: int) -> None:
@@ -135,7 +135,7 @@ class BatchSizing:
             # that is too small only costs some throughput.
             self._ratio = ratio
         else:
-            self._ratio = self._ratio * _MEMORY + ratio * (1 - _MEMORY)
+            self._ratio = self._ratio * _PREVIOUS_WEIGHT + ratio * (1 - _PREVIOUS_WEIGHT)
 
     def refuse(self, size: int) -> None:
         """Lower the limit: a broker refused a batch of `size` compressed bytes (KIP-126)."""
@@ -147,12 +147,13 @@ class BatchSizing:
 
 # -- The outcome of a batch, and the futures of its records
 
-# States of a batch's outcome ...
+# The states of a BatchOutcome.
 _OPEN = 0
 _WRITTEN = 1
 _UNACKNOWLEDGED = 2
 _FAILED = 3
-# ... and states of a future, which is PENDING until it has loaded its result from the outcome.
+# The states of a RecordFuture. The future is PENDING until it has loaded its result from the
+# BatchOutcome.
 _PENDING = 0
 _CANCELLED = 1
 _RESULT = 2
@@ -161,17 +162,17 @@ _EXCEPTION = 3
 # The value of `BatchOutcome._firsts` for a batch that was not split.
 _NOTHING: list[int] = []
 
-_NOT_YOURS = "the outcome of a record is the producer's to give, not a program's"
+_NOT_SETTABLE = "the outcome of a record is the producer's to give, not a program's"
 
 
 class BatchOutcome:
     """The outcome of a batch, from which the futures of its records read their results.
 
     Futures outlive the batch and its bytes, so they refer to this object and not to the batch.
-    Owns: the timestamps of the records, the futures that a task or callback waits for (`_waiting`),
-    and the numbers of the futures that were garbage-collected (`_dropped`). It holds no reference
-    to other futures, so a future that the program does not keep is freed at once. The lists are
-    created on first use, because many batches have a single record.
+    Owns: the timestamps of the records, the futures with a waiting task or a callback (`_waiting`),
+    and the numbers of the futures that were garbage-collected (`_dropped`). The outcome holds no
+    reference to other futures, so a future that the program does not keep is freed at once. The
+    lists are created on first use, because many batches have a single record.
     """
 
     def __init__(self, partition: TopicPartition, loop: AbstractEventLoop) -> None:
@@ -187,8 +188,8 @@ class BatchOutcome:
         self._make_error: Callable[[int], BaseException] | None = None
         self._is_retrieved = False
         self._waiting: list[Any] | None = None
-        """By record number: a RecordFuture that a task or callback waits for, the asyncio.Future of
-        `send_and_wait`, or None."""
+        """By record number: the RecordFuture, if a task awaits it or it has a callback; the
+        asyncio.Future of `send_and_wait`; or None."""
         self._dropped: list[int] | None = None
         self._firsts: list[int] = _NOTHING
         self._parts: list[BatchOutcome] | None = None
@@ -212,15 +213,15 @@ class BatchOutcome:
         return future
 
     def adopt(self, timestamp: int) -> None:
-        """Add a record of a batch that is being split, without a future: `divide` passes on the
-        existing one."""
+        """Add a record during a split, without a new future: `divide` assigns the existing
+        future."""
         self.timestamps.append(timestamp)
 
     def divide(self, firsts: Sequence[int], parts: Sequence[BatchOutcome]) -> None:
-        """Pass the records on to `parts`: the n-th part begins with record number `firsts[n]`.
+        """Move the records to the outcomes `parts`: the n-th part begins with record number
+        `firsts[n]`.
 
-        Futures in `_waiting` are passed on here; any other future looks up its part when it is
-        used.
+        Futures in `_waiting` are moved here; any other future looks up its part when it is used.
         """
         self._firsts = list(firsts)
         self._parts = list(parts)
@@ -242,7 +243,8 @@ class BatchOutcome:
         self._waiting[number] = future
 
     def note_dropped(self, number: int) -> None:
-        """Record that the future of a record was garbage-collected: its failure must be logged."""
+        """Record that the pending future of record `number` was garbage-collected, so that `fail`
+        logs the error that no program can retrieve."""
         if self._dropped is None:
             self._dropped = []
         self._dropped.append(number)
@@ -254,7 +256,7 @@ class BatchOutcome:
         return part
 
     def write(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
-        """Resolve every record with its metadata.
+        """Resolve the future of every record with the record's metadata.
 
         `base_offset` is -1 if unknown, `log_append_time` is -1 if the records keep their own
         timestamps.
@@ -265,11 +267,13 @@ class BatchOutcome:
         self._settle(_WRITTEN)
 
     def leave_unacknowledged(self) -> None:
-        """Resolve every record with None: with acks=0 the broker sends no response."""
+        """Resolve the future of every record with None: with acks=0 the broker sends no
+        response."""
         self._settle(_UNACKNOWLEDGED)
 
     def fail(self, make_error: Callable[[int], BaseException]) -> None:
-        """Fail every record with `make_error(record number)`, which returns a new object."""
+        """Fail the future of every record with `make_error(record number)`, which returns a new
+        exception each time."""
         self._make_error = make_error
         self._settle(_FAILED)
         if self._dropped is not None:
@@ -277,7 +281,7 @@ class BatchOutcome:
             self.loop.call_soon(self._log_dropped)
 
     def mark_retrieved(self) -> None:
-        """Log no failures of futures that the program ignores: the error is raised elsewhere."""
+        """Mark the errors of all futures as retrieved, so that they are not logged."""
         self._is_retrieved = True
 
     def _settle(self, state: int) -> None:
@@ -332,8 +336,8 @@ class RecordFuture:
     The future holds a record number and the outcome of the batch, and loads its result on first
     use: programs never read most futures, or read them after all records are delivered. The first
     `await` of a pending future creates an asyncio.Future (`_twin`), because tasks wait for an
-    asyncio.Future faster than for any other awaitable. From then on the state is that of the twin.
-    Callbacks need no twin.
+    asyncio.Future faster than for any other awaitable. From then on the twin has the state of the
+    future. Callbacks need no twin.
 
     `isinstance(future, asyncio.Future)` is true because of `__class__`, as for proxies and mocks.
     asyncio itself uses only the methods of futures.
@@ -361,8 +365,8 @@ class RecordFuture:
         return Future
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # With an attribute of a program, the future may be part of a reference cycle, so the
-        # garbage collector must track the future.
+        # A program that sets an attribute may create a reference cycle, so the garbage collector
+        # must track the future from now on.
         _cpython.set_tracked(self, name, value)
 
     def __repr__(self) -> str:
@@ -403,7 +407,8 @@ class RecordFuture:
             self._outcome.loop.call_exception_handler(context)
 
     def _current_outcome(self) -> BatchOutcome:
-        """Return the outcome of the batch, or after a split of the part, that has the record."""
+        """Return the outcome of the batch that contains the record; after a split, that of the
+        part."""
         outcome = self._outcome
         if outcome is None:
             text = "the future was not initialised"  # type: ignore[unreachable]
@@ -443,7 +448,7 @@ class RecordFuture:
         return self._state == _CANCELLED
 
     def result(self) -> Any:
-        """Return the RecordMetadata, None with acks=0; raise the error of the delivery.
+        """Return the RecordMetadata (None with acks=0), or raise the delivery error.
 
         Raises InvalidStateError while the future is not done, CancelledError if it was cancelled.
         """
@@ -460,7 +465,8 @@ class RecordFuture:
         raise InvalidStateError("Result is not set.")
 
     def exception(self) -> BaseException | None:
-        """Return the error of the delivery, None if it succeeded. Raises as `result` does."""
+        """Return the delivery error, None after a success. Raises InvalidStateError while the
+        future is not done, CancelledError if it was cancelled."""
         if self._twin is not None:
             return self._twin.exception()
         self._load()
@@ -494,7 +500,8 @@ class RecordFuture:
     def add_done_callback(
         self, fn: Callable[[Any], object], *, context: Context | None = None
     ) -> None:
-        """Call `fn(future)` from the event loop when the future is done, or soon if it is."""
+        """Call `fn(future)` from the event loop when the future is done; if it is done already, in
+        the next iteration of the loop."""
         if context is None:
             context = copy_context()
         if self.done():
@@ -596,15 +603,15 @@ class RecordFuture:
 
     def set_result(self, result: Any) -> None:
         """Raise InvalidStateError: only the producer sets the outcome."""
-        raise InvalidStateError(_NOT_YOURS)
+        raise InvalidStateError(_NOT_SETTABLE)
 
     def set_exception(self, exception: Any) -> None:
         """Raise InvalidStateError: only the producer sets the outcome."""
-        raise InvalidStateError(_NOT_YOURS)
+        raise InvalidStateError(_NOT_SETTABLE)
 
 
 def _call_nothing(_: Any) -> None:
-    """Do nothing, in place of a callback that was removed."""
+    """Do nothing: a placeholder for a removed callback."""
 
 
 def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
@@ -695,7 +702,8 @@ class ProducerBatch:
 
     These methods of `PartitionQueue` change the state: `seal` (the batch is full, lingered, or
     flushed), `take` (the batch is added to a request), `requeue` (the request failed, and the batch
-    is retried). In `BatchCompletion` a response, a split, or the delivery timeout changes it.
+    is retried). In `BatchCompletion` a response, a split, or the delivery timeout changes the
+    state.
     """
 
     def __init__(
@@ -718,9 +726,10 @@ class ProducerBatch:
         """The number of requests that contained the batch."""
         self.has_grown = False
         """Whether the batch has exceeded its first size limit, and grows only because other batches
-        of the partition wait before it. Such a batch does not linger."""
+        of the partition are queued before this batch. Such a batch does not linger."""
         self.is_doubtful = False
-        """Whether the batch is a part of one that may have been written: see `split_batch`."""
+        """Whether the batch is a part of a split batch that may have been written: see
+        `split_batch`."""
         self.is_unconfirmed = False
         """Whether an earlier request with the batch got no response, or a response that leaves open
         whether the batch was written."""
@@ -746,24 +755,24 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """The number of records, also those that the user put into the batch."""
+        """The number of records, including the records that the user put into the batch."""
         return self.builder.record_count
 
     @property
     def has_sequence(self) -> bool:
-        """Whether the batch has a sequence number, so that a leader may know the batch."""
+        """Whether the batch has a sequence number: then a request may have contained the batch."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def is_done(self) -> bool:
-        """Whether the futures have their results."""
+        """Whether the futures have a result or an exception."""
         return self.state >= BatchState.ABANDONED
 
     def may_be_written(self, error: BaseException) -> bool:
         """Return whether the batch, which failed with `error`, may be in the log.
 
-        True if the batch timed out in flight, or if the outcome of an earlier request is open and
-        `error` does not exclude that the batch was written.
+        True if the batch timed out in flight, or if the outcome of an earlier request is unknown
+        and `error` leaves it unknown.
         """
         return self.is_done or (self.is_unconfirmed and not isinstance(error, _ALWAYS_REFUSED))
 
@@ -795,7 +804,7 @@ class ProducerBatch:
 
     def mark_appended(self) -> None:
         """Record that a leader wrote the batch, but lost its leadership before the other replicas
-        had the batch, so that the next leader may or may not have it.
+        had the batch: the next leader may lack the batch.
         """
         self.is_unconfirmed = True
 
@@ -818,7 +827,8 @@ class ProducerBatch:
         self.reserved += size
 
     def release(self) -> int:
-        """Return the bytes of buffer memory that the batch held, and set them to zero."""
+        """Set `reserved`, the buffer memory of the batch, to zero, and return its previous
+        value."""
         held = self.reserved
         self.reserved = 0
         return held
@@ -859,7 +869,7 @@ class ProducerBatch:
         loop = self.outcome.loop
         part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts
-        # If the whole batch is in the log, the leader does not recognize a part of it
+        # If the unsplit batch is in the log, the leader does not recognize a part as a duplicate
         # (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unconfirmed)
         part.is_unconfirmed = self.is_unconfirmed
@@ -890,7 +900,8 @@ class ProducerBatch:
         self.outcome.leave_unacknowledged()
 
     def fail(self, make_error: Callable[[int], BaseException]) -> None:
-        """Fail every future with `make_error(index of the record)`, which returns a new object."""
+        """Fail every future with `make_error(index of the record)`, which returns a new
+        exception."""
         if self.user_future is None:
             self.outcome.fail(make_error)
             return
@@ -900,7 +911,7 @@ class ProducerBatch:
         self.outcome.fail(lambda number: make_error(first + number))
 
     def mark_retrieved(self) -> None:
-        """Log no failures of futures that the program ignores: the error is raised elsewhere."""
+        """Mark the errors of all futures as retrieved, so that they are not logged."""
         future = self.user_future
         if future is not None and future.done() and not future.cancelled():
             future.exception()
@@ -920,7 +931,7 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
 
     The parts take over the futures of the records, and divide the sequence numbers of the batch
     without a gap. Records that the user put into a batch stay together, because their future has
-    one base offset: they are the first part, and the following records of `send` are in other
+    one base offset: these records are the first part, and the records of `send` are in the other
     parts.
 
     The parts are doubtful if the batch may have been written (`ProducerBatch.is_unconfirmed`):
@@ -928,12 +939,12 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     1. The batch is written, and the response is lost.
     2. The topic's size limit is lowered.
     3. The batch is sent again. The leader checks the size before the sequence number, and refuses
-       the batch. The producer splits it.
+       the batch. The producer splits the batch.
     4. The leader refuses the first part for its sequence number: the log has this number in a
        batch with another last number.
 
-    Under a new epoch the records would be written twice. So the doubtful part fails, with an error
-    that mentions that the part may have been written.
+    Sent again under a new epoch, the records of this part would be written twice. So the doubtful
+    part fails, with an error that mentions that the part may have been written.
     """
     timestamps = batch.outcome.timestamps
     if batch.record_count < 2 or not timestamps:

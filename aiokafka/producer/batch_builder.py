@@ -100,8 +100,8 @@ class BatchBuilder:
         before = builder.size
         offset = builder.append(stamp, key, value, headers)
         if offset < 0:
-            # Close the batch even if a smaller record would fit: a later, smaller record would
-            # overtake this record, which the program adds to its next batch.
+            # Close the batch, because a later, smaller record could fit. It would overtake this
+            # record, which the program adds to its next batch.
             self._is_closed = True
             return None
         if offset == 0:

@@ -53,8 +53,8 @@ _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt f
 _TOO_LARGE_CODES = tuple(error.errno for error in TOO_LARGE)
 _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
 _BAD_SEQUENCE = (*_GAPS, InvalidProducerEpoch.errno)
-# Codes for records of a transaction that exceeded its timeout. (INVALID_TXN_STATE is the response
-# of brokers without KAFKA-19690 to some of these records.)
+# The codes in responses to records of a transaction that exceeded its timeout. (Brokers without
+# KAFKA-19690 respond to some of these records with INVALID_TXN_STATE.)
 _PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno)
 
 
@@ -88,7 +88,8 @@ class BatchCompletion:
         self.delivered_at: float | None = None
         """The loop time of the last acknowledgement."""
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
-        """The last error because of which records were not written, and its loop time."""
+        """The loop time and the error of the last failure to write records; (0.0, None) before a
+        failure."""
         self._sender = sender
         self._loop = asyncio.get_running_loop()
         self._log = SubjectLog(log, config.subject)
@@ -103,12 +104,12 @@ class BatchCompletion:
         return None if self.id_state is None else self.id_state.transaction
 
     def keep_error(self, failure: tuple[float, BaseException | None]) -> None:
-        """Set `last_error` to `failure`, of a NodeSender that ends, if `failure` is later."""
+        """Set `last_error` to `failure` (loop time, error) if `failure` is later."""
         self.last_error = max(self.last_error, failure, key=lambda one: one[0])
 
     def request_identity(self) -> None:
-        """Wake the task that requests what a batch waits for before it can be sent: a producer id,
-        or partitions in the transaction."""
+        """Wake the task that requests the producer id, or that adds partitions to the transaction:
+        a batch waits for one of them."""
         if self.transaction is not None:
             if self.transaction.wanted:
                 self.coordinator_wanted.set()
@@ -143,7 +144,7 @@ class BatchCompletion:
         # Refused credentials count as retriable, because the next connection authenticates again.
         is_retriable = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in sent.batches:
-            # With acks=0 it is unknown which batches on that connection were written, so a retry
+            # With acks=0 there is no response that shows which batches were written, so a retry
             # could write records twice.
             if is_retriable and self.config.acks != 0:
                 self._retry(queue, batch, error)
@@ -156,15 +157,16 @@ class BatchCompletion:
         self.delivered_at = self._loop.time()
         if self.id_state is not None:
             self.id_state.on_success(queue, batch)
-        # If the batch timed out in flight, its futures have failed. Its records are in the log all
-        # the same, and the sequence continues after them.
+        # If the batch timed out in flight, its futures have failed. Its records are in the log
+        # nevertheless, and the sequence continues after these records.
         was_done = batch.is_done
         batch.transition(BatchState.SETTLED)
         if not was_done:
             if result is None:
                 batch.succeed_unacknowledged()
             else:
-                # The leader recognized a duplicate (an error code), but may not know its offset.
+                # With an error code (DuplicateSequenceNumber), the leader recognized a duplicate,
+                # but may not know its offset.
                 if result.error_code and batch.attempts == 1:
                     self._log.warning("%r was sent once, and its leader has it already", batch)
                 offset = -1 if result.error_code else max(-1, result.base_offset)
@@ -187,20 +189,20 @@ class BatchCompletion:
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> None:
-        """Retry, split or fail a batch that the leader refused."""
+        """Retry, split or fail a batch to which the leader responded with an error."""
         error = _batch_error(queue.partition, result)
-        # Check this before the error: during an abort no batch is sent again.
+        # Check the transaction before the error: during an abort no batch is sent again.
         if self._is_late(batch):
             self._retry(queue, batch, error)
             return
         if result.error_code in _TOO_LARGE_CODES and not batch.is_done:
-            # Lower the limit first, because the split uses it.
+            # Lower the size limit first, because the parts of the split must keep to the new limit.
             self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
             if self.split(queue, batch):
                 return
         if result.error_code in _PAST and self.transaction is not None:
-            # The producer was fenced, or its transaction exceeded the timeout. The coordinator's
-            # response to the next request shows which.
+            # Either the producer was fenced, or its transaction exceeded the timeout. The
+            # coordinator's response to the next request shows the cause.
             self.transaction.set_doubt(queue.partition, error)
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
@@ -243,18 +245,18 @@ class BatchCompletion:
         if error.errno == InvalidProducerIdMapping.errno:
             id_state.discard_producer_id(batch.producer_id)
             if batch.is_doubtful or batch.is_unconfirmed:
-                # The batch may have been written under the old id. A retry under the next id would
-                # not be recognized as a duplicate.
+                # The batch may have been written under the old id. Leaders would not recognize a
+                # retry under the next id as a duplicate.
                 self.fail(queue, batch, _forgotten_error(queue.partition))
                 return
         if batch.is_doubtful and is_gap and is_oldest(queue, batch):
             self.fail(queue, batch, _doubtful_error(queue.partition, error))
             return
-        if self._is_too_late_to_say(queue, batch, error.errno):
+        if self._may_still_be_written(queue, batch, error.errno):
             self.fail(queue, batch, _unresolved_error(queue.partition, error))
             return
-        # `on_gap` can lead to a new epoch, so it is not called for the failures above: under a new
-        # epoch their batches could be written twice.
+        # `on_gap` can lead to a new epoch, so it is not called for the batches that fail above:
+        # under a new epoch these batches could be written twice.
         id_state.on_gap(queue, batch)
         if self.transaction is not None and queue.sequence.has_gap:
             # A gap needs a new epoch, which only the coordinator allocates, after an abort.
@@ -264,11 +266,11 @@ class BatchCompletion:
             id_state.discard_producer_id(batch.producer_id)
         self._retry(queue, batch, error)
 
-    def _is_too_late_to_say(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
-        """Return whether `batch`, which was refused as a gap, may still be written:
+    def _may_still_be_written(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
+        """Return whether `batch` may still be written although it was refused as a gap:
 
         1. Two batches are in flight; the broker hangs.
-        2. Batch 1 times out, or is refused when it is sent again. It may still be written.
+        2. Batch 1 times out, or is refused when it is sent again. Batch 1 may still be written.
         3. Batch 2 is sent again on another connection, and refused because batch 1 is missing.
         4. The broker processes the requests of the old connection, and writes both batches.
 
@@ -333,7 +335,7 @@ class BatchCompletion:
         records.
 
         A batch that timed out in flight (ABANDONED) has failed already, so it is only settled. With
-        `pause=False`, retry without a backoff.
+        `pause=False` no backoff begins.
         """
         if self._is_late(batch):
             # Fail the batch: neither the abort nor the futures may wait for another attempt.
@@ -354,7 +356,8 @@ class BatchCompletion:
             self._send_next(queue)
 
     def _send_next(self, queue: PartitionQueue) -> None:
-        """Notify the NodeSender of `queue` that a batch waits; without one, route the queue."""
+        """Notify the NodeSender of `queue` that a batch waits; without a NodeSender, route the
+        queue."""
         if queue.node is None:
             # The partition lost its leader while batches were in flight.
             self._sender.route(queue, self.client.cluster)
@@ -367,7 +370,8 @@ class BatchCompletion:
         """Split a batch that is too large for a request; return whether it was split.
 
         A batch with a sequence number is not split: it may have been written as a whole, and the
-        leader would not recognize its parts as duplicates. Nor is a batch with a single record.
+        leader would not recognize its parts as duplicates. A batch with a single record cannot be
+        split.
         """
         return not batch.has_sequence and self.split(queue, batch)
 
@@ -376,8 +380,8 @@ class BatchCompletion:
 
         1. Batch 2 (numbers 10 to 19) is refused for its size. Batch 3 (20 to 29) is in flight, and
            is refused as a gap.
-        2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which wait in its place before batch 3.
-           No number is missing between 2b and batch 3, so batch 3 keeps its number.
+        2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which take its position in the queue,
+           before batch 3. No number is missing between 2b and batch 3, so batch 3 keeps its number.
         3. The parts take over the futures of the records, and the memory of batch 2. Calls of
            `flush` that waited for batch 2 wait for both parts.
         4. If a part is refused, it is split again. A single record fails with the error.
@@ -478,8 +482,8 @@ class BatchCompletion:
     def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Remove a waiting batch from its queue, and fail its futures with `error`."""
         if batch.is_done:
-            # The application's metrics collector was called for another failed batch, and has
-            # caused this batch to fail meanwhile.
+            # The metrics collector of the application, which is called for each failed batch, has
+            # made a call that failed this batch.
             return
         queue.drop(batch)
         batch.fail(lambda _: renewed(error))
@@ -508,7 +512,8 @@ class BatchCompletion:
             self.meter.failed(batch, error)
 
     def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
-        """Settle a failed batch that has left its queue: sequence, transaction and memory."""
+        """Settle a failed batch that has left its queue: update its sequence and transaction, and
+        release its memory."""
         self.last_error = (self._loop.time(), error)
         if self.id_state is not None:
             self.id_state.on_loss(queue, batch, error)
@@ -584,7 +589,7 @@ def _forgotten_error(partition: TopicPartition) -> InvalidProducerIdMapping:
 def _unresolved_error(
     partition: TopicPartition, error: BrokerResponseError
 ) -> OutOfOrderSequenceNumber:
-    """Return the error of a batch that was sent behind a batch with an unknown outcome."""
+    """Return the error of a batch behind a failed batch whose outcome is unknown."""
     failure = OutOfOrderSequenceNumber(
         f"{partition.topic}-{partition.partition}: the broker misses records before these, which "
         "were given up without a response; these may have been written with them"

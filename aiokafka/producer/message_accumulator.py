@@ -48,21 +48,21 @@ __all__ = ["BatchBuilder", "MessageAccumulator", "MessageBatch", "RecordMetadata
 
 
 _QUANTUM = 65_536
-"""Bytes that a waiting call may allocate in its turn while other calls wait. Waiting once costs as
+"""Bytes that are granted to a waiting call at a time while other calls wait. Waiting once costs as
 much CPU time as appending twenty small records; a quantum fits more than two hundred records."""
 
 _ROUND = 1.0
 """Seconds of waiting after which the quantum of a call shrinks: to a quarter after twice this time,
-to a ninth after three times. With so many waiting calls, or such slow brokers, whole quanta would
-delay the next turn of a call beyond `max_block_ms`."""
+to a ninth after three times this time. A long wait means many waiting calls or slow brokers: with
+whole quanta, the next wait of the call could exceed `max_block_ms`."""
 
 _PER_TURN = 262_144
-"""Limit of the bytes granted in one iteration of the event loop: more would block the loop."""
+"""Maximum of the bytes granted in one iteration of the event loop: more would block the loop."""
 
 
 class _Waiter:
-    """A call that has waited for memory since loop time `since`. It needs `need` bytes at once, and
-    may allocate up to `quantum` bytes in its turn (0: computed when its turn comes)."""
+    """A call that has waited for memory since loop time `since`. The call needs `need` bytes at
+    once, and is granted up to `quantum` bytes (0: `_serve` computes the quantum)."""
 
     __slots__ = ("future", "grant", "need", "quantum", "since")
 
@@ -95,22 +95,24 @@ class BufferMemory:
        `_serve` schedules all of them in one step. A running task sets `allocatable` to its grant
        before it allocates. Further sends of the task allocate from the grant, until the task awaits
        something else. A grant does not change `free`, only `allocate` does. So a task that is
-       cancelled after step 2, times out in the same turn, or sends no more has nothing to release.
+       cancelled after step 2, times out in the same iteration of the event loop, or sends no more
+       has nothing to release.
     4. `_end_turn` reads `free` again, which contains the unused grants, and the bytes that
-       `release` added during the turn. It grants these bytes to the next waiters; without waiters,
+       `release` has added since step 2. It grants these bytes to the next waiters; without waiters,
        any call may allocate.
     5. A needs more than its grant, or was granted less than its quantum in step 2. A joins the
        queue again: at the end after a whole quantum, otherwise at the front with the rest of its
        quantum. (If A always joined at the end, waiters that are granted only the last few free
        bytes might be the same in each round, and get less than their share.)
     6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have
-       blocked waiters that need less. `_leave` calls `_serve` for the waiters behind it. A deadline
-       in the turn of the grant is ignored: the call continues with step 3.
+       blocked waiters that need less. `_leave` calls `_serve` for the waiters behind it. If the
+       deadline passes in the iteration of the grant, the call ignores the deadline and continues
+       with step 3.
     7. `stop()` refuses the waiters in the queue, and calls that join the queue later because they
        were in `_yield_to_loop` at that time. The waiters of step 3 find the producer closed when
        they run, and allocate nothing.
     8. `allocate` counts the memory in the step that appends. `ProducerBatch.release` returns the
-       bytes of a batch once; for a second release of the batch it returns zero.
+       bytes of a batch once; a second call returns zero.
 
     Tasks that did not wait run before the waiters of step 3 or after `_end_turn`. Joining the queue
     ends the grant of the running task, even if another task joins that the running task has started
@@ -126,7 +128,8 @@ class BufferMemory:
         self.allocated = 0
         """Bytes allocated since the start."""
         self.is_contended = False
-        """Whether calls wait for memory, or were granted memory in this turn."""
+        """Whether calls wait for memory, or were granted memory in this iteration of the event
+        loop."""
         self._is_granting = False
         self._rest = 0
         """The part of the running task's quantum that was not granted for lack of memory."""
@@ -136,7 +139,7 @@ class BufferMemory:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a call waits for memory; batches do not linger meanwhile."""
+        """Whether calls wait for memory. If so, batches do not linger."""
         return bool(self._waiters)
 
     def allocate(self, size: int) -> None:
@@ -161,7 +164,8 @@ class BufferMemory:
             )
 
     async def wait(self, need: int, deadline: float) -> None:
-        """Wait until `need` bytes are granted to the caller, which must allocate in the same step.
+        """Wait until `need` bytes are granted to the caller, which must allocate before it awaits
+        again.
 
         Raises KafkaTimeoutError at `deadline` (loop time), and the error of `refuse_waiters`. A
         call that raises or is cancelled has no effect.
@@ -179,7 +183,8 @@ class BufferMemory:
                     f"{self.size} bytes are free; the brokers take records more slowly than they "
                     "are sent, or do not answer"
                 ) from None
-            # Granted in the turn of the deadline: the program has blocked the event loop.
+            # The grant and the deadline came in the same iteration of the event loop: use the
+            # grant.
             waiter.future.result()
         finally:
             self._leave(waiter)
@@ -197,7 +202,8 @@ class BufferMemory:
         return waiter
 
     def _leave(self, waiter: _Waiter) -> None:
-        """Remove a waiter without a grant from the queue."""
+        """Remove a waiter without a grant from the queue, and serve the waiters behind it (step
+        6)."""
         if waiter in self._waiters:
             del self._waiters[waiter]
             if not self._is_granting:
@@ -236,7 +242,8 @@ class BufferMemory:
             self.allocatable = self.free
 
     def _end_turn(self) -> None:
-        """End the grants of this turn, and grant free bytes to the next waiters (step 4)."""
+        """End the grants of this iteration of the event loop, and grant free bytes to the next
+        waiters (step 4)."""
         self._is_granting = False
         self.allocatable = self._rest = 0
         self._serve()
@@ -263,22 +270,23 @@ class PartitionQueue:
 
     A batch that fails leaves this path by `drop()` or `remove_in_flight()`, a batch that is split
     by `replace()`. `MessageAccumulator` appends, the `NodeSender` in `node` seals and takes,
-    `BatchCompletion` does the rest, `Sender` assigns the node.
+    `BatchCompletion` calls the methods for completed, failed and split batches, `Sender` assigns
+    the node.
     """
 
     def __init__(self, partition: TopicPartition, backoff: Backoff) -> None:
         self.partition = partition
         self.waiting: deque[ProducerBatch] = deque()
-        """Sealed batches, and the open one at the end."""
+        """The sealed batches, followed by the open batch, if any."""
         self.in_flight: list[ProducerBatch] = []
         self.open: ProducerBatch | None = None
         """The batch that accepts records; None without an open batch."""
         self.node: NodeSender | None = None
         """The sender of the partition's leader; None while the leader is unknown."""
         self.in_flight_from: NodeSender | None = None
-        """The sender whose responses the batches in `in_flight` wait for."""
+        """The NodeSender that has sent the batches in `in_flight`."""
         self.retry_at = 0.0
-        """The loop time at which the backoff after a failure ends; no batch is sent before."""
+        """The loop time at which the backoff after a failure ends; until then no batch is sent."""
         self.sequence = PartitionSequence()
         self._backoff = backoff
 
@@ -288,7 +296,7 @@ class PartitionQueue:
         return len(self.waiting) + len(self.in_flight)
 
     def append(self, batch: ProducerBatch) -> None:
-        """Add a new batch at the end; it accepts records while it is OPEN."""
+        """Add a new batch at the end. An OPEN batch becomes the batch that accepts records."""
         self.waiting.append(batch)
         if batch.state == BatchState.OPEN:
             self.open = batch
@@ -303,8 +311,8 @@ class PartitionQueue:
     def assign(self, node: NodeSender | None) -> None:
         """Move the queue to `node`, the sender of the partition's leader; None without a leader.
 
-        A new leader ends the backoff after a failure, because the backoff only waits for metadata
-        to change; not after many attempts of the oldest batch.
+        A new leader ends the backoff after a failure, because the backoff only waits for the
+        metadata to change. After many attempts of the oldest batch, the backoff continues.
         """
         if self.node is not node:
             if self.node is not None:
@@ -317,10 +325,11 @@ class PartitionQueue:
                 self.retry_at = 0.0
 
     def take(self, node: NodeSender, id_state: ProducerIdState | None, now: float) -> bool:
-        """Assign a sequence number to the oldest batch, and move it into a request of `node`.
+        """Assign a sequence number to the oldest batch, and move the batch into a request of
+        `node`.
 
         `id_state` is None without idempotence: then batches have no sequence numbers. Returns False
-        if the batch has to wait for a number. `now` is loop time.
+        if the batch has to wait for a sequence number. `now` is loop time.
         """
         batch = self.waiting[0]
         if id_state is not None and not id_state.assign_sequence(self, batch, now):
@@ -356,8 +365,8 @@ class PartitionQueue:
         4. By its sequence number, batch 3 is inserted between both batches: 2 3 4.
 
         Batches without a sequence number are new, so a requeued batch is inserted before them.
-        Without idempotence no batch has a sequence number, but then only one batch is in flight at
-        a time: it is inserted at the front.
+        Without idempotence no batch has a sequence number. Then only one batch is in flight at a
+        time, and is inserted at the front.
         """
         self.in_flight.remove(batch)
         batch.fail_attempt(error)
@@ -412,7 +421,7 @@ class PartitionQueue:
 
 
 def _is_before(sequence: int, other: int) -> bool:
-    # Sequence numbers wrap at 2**31; two batches of a queue are less than half of it apart.
+    # Sequence numbers wrap at 2**31; two batches of a queue are less than half this range apart.
     return 0 < (other - sequence) & 0x7FFFFFFF < 0x40000000
 
 
@@ -444,11 +453,12 @@ class PendingBatches:
         return iter(self._queues)
 
     def entries(self) -> list[tuple[ProducerBatch, PartitionQueue]]:
-        """Return the batches with their queues, as a copy: batches may be removed meanwhile."""
+        """Return the batches with their queues, as a copy: callers remove batches while they
+        iterate."""
         return list(self._queues.items())
 
     def add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        """Add a new batch."""
+        """Add a new batch, and wake `wait_for_next`."""
         self._queues[batch] = queue
         if not self._added.is_set():
             self._added.set()
@@ -492,7 +502,7 @@ class PendingBatches:
                 await flush.future
         except asyncio.TimeoutError:
             if not flush.pending:
-                return  # done in the turn of the deadline: the program has blocked the event loop
+                return  # finished in the loop iteration of the deadline
             raise KafkaTimeoutError(
                 f"{len(flush.pending)} batches were not delivered within the timeout of the flush"
             ) from None
@@ -523,7 +533,8 @@ _PER_RECORD = RECORD_OVERHEAD
 _AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
 
 _LATE = 2**62
-"""Timestamps from here on, in milliseconds since 1970, are validated on the slow path."""
+"""`append` declines timestamps from this value on (milliseconds since 1970): `checked_record`
+validates them."""
 
 _Headers = Sequence[tuple[str, "bytes | None"]]
 
@@ -563,7 +574,7 @@ class TopicQueues:
         quantum: int,
     ) -> None:
         """Records without a key are appended to one of the `available` queues, whose partitions
-        have a leader; after `quantum` bytes, to another of them.
+        have a leader. After `quantum` bytes `switch` chooses a queue again.
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}
@@ -577,9 +588,9 @@ class TopicQueues:
         """Make a random partition the sticky partition, and return its queue: of several random
         partitions the one with the fewest undelivered batches (KIP-794).
 
-        So the partitions of a slow broker get fewer records until it has caught up. If only two
-        partitions were compared, both might often belong to the slow broker: its share of the
-        records would finally fill the buffer memory, and slow down all other brokers.
+        So the partitions of a slow broker get fewer records until the broker has caught up. If only
+        two partitions were compared, both might often belong to the slow broker: the records for
+        this broker would finally fill the buffer memory, and slow down all other brokers.
         """
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
@@ -746,8 +757,9 @@ class MessageAccumulator:
         memory = self.memory
         if not self.is_accepting:
             return None
-        # Yield to the event loop every `_YIELD_BYTES`. A caller that awaits the future yields
-        # anyway; but while another call is suspended in `_yield_to_loop`, it must not be overtaken.
+        # Decline a record after `_YIELD_BYTES`: the caller then yields to the event loop. A caller
+        # that awaits the future yields anyway, but must not overtake a call that is suspended in
+        # `_yield_to_loop`.
         if memory.allocated - self._yielded_at > _YIELD_BYTES and (
             not is_awaited or self.is_yielding
         ):
@@ -845,7 +857,8 @@ class MessageAccumulator:
                 topic_queues._left -= batch.reserved - before - _PER_RECORD
                 self.memory.allocate(batch.reserved - before)
                 return future
-            # The batch is full: switch now, because the rest would open a small batch.
+            # The batch is full: switch now, because the rest of the quantum would open a small
+            # batch.
             if not self._grow(topic_queues, queue, batch):
                 queue.seal()
                 self._notify_sender(queue)
@@ -884,14 +897,14 @@ class MessageAccumulator:
         raised.
 
         A batch grows only while other batches of the partition wait before it, so growing does not
-        delay it. A few large batches have a higher throughput than many small batches, because
-        brokers and `NodeSender` have costs per batch and per request.
+        delay the batch. A few large batches have a higher throughput than many small batches,
+        because brokers and `NodeSender` have costs per batch and per request.
         """
         largest = topic_queues.sizing.largest
         limit = max(batch.builder.size_limit, batch.builder.size)
         if limit >= largest or not queue.waiting or queue.waiting[0] is batch:
             return False
-        # All records of a batch expire together, so late records would have little time.
+        # All records of a batch have the same deadline, so late records would have little time.
         if self._loop.time() - batch.created > _GROWTH_TIME:
             return False
         batch.grow(min(2 * limit, largest))
@@ -901,11 +914,12 @@ class MessageAccumulator:
         queue.append(batch)
         self.pending.add(batch, queue)
         self.memory.allocate(batch.reserved)
-        self._yielded_at += BATCH_OVERHEAD  # `_YIELD_BYTES` is about the bytes of records only
+        self._yielded_at += BATCH_OVERHEAD  # `_YIELD_BYTES` limits the bytes of records only
         self._notify_sender(queue)
 
     def _notify_sender(self, queue: PartitionQueue) -> None:
-        """Notify the NodeSender of `queue` of an opened or sealed batch, or route the queue."""
+        """Notify the NodeSender of `queue` of an opened or sealed batch; without a NodeSender,
+        route the queue."""
         node = queue.node
         if node is None:
             self._sender.route_new(queue)
@@ -922,10 +936,11 @@ class MessageAccumulator:
         `deadline` (loop time). A call that raises or is cancelled has no effect.
         """
         self.memory.check_size(need)
-        # With fewer bytes than `append` counts, it would decline the caller's next record.
+        # Wait for as many bytes as `append` requires, or `append` would decline the caller's next
+        # record.
         need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
         # Yield before checking the memory: during the yield an earlier call may allocate or begin
-        # to wait, and must not be overtaken.
+        # to wait, and this call must not overtake it.
         if self.memory.allocated - self._yielded_at > _YIELD_BYTES:
             await self._yield_to_loop()
         if need <= self.memory.allocatable:

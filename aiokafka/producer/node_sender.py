@@ -48,9 +48,9 @@ log = logging.getLogger("aiokafka.producer.producer")
 class OpenBatches(dict["PartitionQueue", None]):
     """The queues whose open batch may wait for more records, in the order in which they were added.
 
-    Owns whether this order may differ from the age of their batches (`_is_mixed`): a queue is added
-    late if an older batch of the queue had to be sent first, or if the queue comes from the
-    NodeSender of another broker.
+    Owns whether this order may differ from the order by age of the batches (`_is_mixed`): a queue
+    is added late if an older batch of the queue had to be sent first, or if the queue comes from
+    the NodeSender of another broker.
     """
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class OpenBatches(dict["PartitionQueue", None]):
         return tuple(self)
 
     def pop_created_before(self, time: float) -> dict[PartitionQueue, None]:
-        """Remove and return the queues before the first one whose oldest batch was created at
-        `time` (loop time) or later. An older batch behind that queue is returned by a later call.
+        """Remove queues from the front while their oldest batch was created before `time` (loop
+        time), and return them. Queues behind a younger batch are left for a later call.
         """
         old = dict.fromkeys(takewhile(lambda queue: _created(queue) < time, self))
         for queue in old:
@@ -146,7 +146,8 @@ class InFlightRequests(deque[ProduceInFlight]):
     def on_response(self, request: ProduceRequest, response: ProduceResponse) -> None:
         """Complete `request` while its response is read, unless an older request comes first.
 
-        1. Request 1 is in flight. Sending request 2 fails; request 2 keeps its place in the queue.
+        1. Request 1 is in flight. Sending request 2 fails; request 2 stays in the queue, between
+           requests 1 and 3.
         2. Request 3 is sent. The responses to 1 and 3 are read together, and 1 is completed.
         3. Request 2 is the oldest now. Its batches must be requeued before those of 3 complete. So
            `_on_done`, which runs for request 1 in the next iteration of the event loop, completes
@@ -162,7 +163,8 @@ class InFlightRequests(deque[ProduceInFlight]):
 
     def _on_done(self, response: asyncio.Future[Any]) -> None:
         """Complete requests that failed, or that had to wait for an older request."""
-        # Mark the exception as retrieved: asyncio would log it, for example after `abandon`.
+        # Mark the exception as retrieved. Otherwise asyncio would log it, for example after
+        # `abandon`.
         response.exception()
         if not self or not self[0].response.done():
             return
@@ -192,15 +194,15 @@ class InFlightRequests(deque[ProduceInFlight]):
         self._completion.accumulator.note_yield()
 
     def _fail(self, sent: ProduceInFlight, error: KafkaError) -> None:
-        # Note the error first: an outage counts from the time at which the response was due, which
-        # `_expect_oldest` resets.
+        # Report the error first: an outage counts from the time at which the response was due, and
+        # `_expect_oldest` resets this time.
         self._health.note(error)
         self._expect_oldest()
         self._completion.on_failure(sent, error)
         self._completion.accumulator.note_yield()
 
     def _expect_oldest(self) -> None:
-        """Expect the response to the request that is the oldest now; time the wait from now on."""
+        """Start the time limit for the response to the request that is the oldest now."""
         if self._due is not None:
             self._health.forgive(self._due)
         self._due = self._health.expect("Produce", _REPLICATION_TIME) if self else None
@@ -212,15 +214,15 @@ class InFlightRequests(deque[ProduceInFlight]):
 _PER_TURN = {GZIP: 65_536, SNAPPY: 524_288, LZ4: 524_288, ZSTD: 262_144}
 """Bytes of records that a codec compresses in a millisecond or less, at its default level."""
 
-_PER_TURN_HARD = 32_768
-"""`_PER_TURN` for levels above `_EASY_LEVEL`, which compress more slowly."""
+_PER_TURN_HIGH_LEVEL = 32_768
+"""`_PER_TURN` for levels above `_HIGHEST_FAST_LEVEL`, which compress more slowly."""
 
-_EASY_LEVEL = {GZIP: 6, LZ4: 2, ZSTD: 3}
+_HIGHEST_FAST_LEVEL = {GZIP: 6, LZ4: 2, ZSTD: 3}
 
-_PATIENCE = 0.02
-"""Seconds after which the limit per iteration of the event loop grows: twice the bytes after twice
-this time, and so on. In long iterations a busy application may send more bytes than the limit, so
-that its batches would fill the buffer memory.
+_LIMIT_GROWTH_TIME = 0.02
+"""Seconds since the start of a request after which the limit per iteration of the event loop grows:
+twice the bytes after twice this time, and so on. A busy application may send more bytes in each
+iteration than the constant limit, so that its batches would fill the buffer memory.
 """
 
 
@@ -238,8 +240,8 @@ class BatchCompression:
         self.is_used = bool(codec)
         self._accumulator = accumulator
         self._node = node
-        is_hard = level is not None and level > _EASY_LEVEL.get(codec, level)
-        self._per_turn = _PER_TURN_HARD if is_hard else _PER_TURN.get(codec, 0)
+        is_slow = level is not None and level > _HIGHEST_FAST_LEVEL.get(codec, level)
+        self._per_turn = _PER_TURN_HIGH_LEVEL if is_slow else _PER_TURN.get(codec, 0)
         self._request_size = config.max_request_size
         self._bytes = 0
         self.queues: deque[PartitionQueue] = deque()
@@ -270,13 +272,14 @@ class BatchCompression:
         """Compress batches until the request is full. Return False if batches are left for the next
         iteration of the event loop, so that the loop is not blocked.
         """
-        limit = self._per_turn * max(1.0, (now - self._begun_at) / _PATIENCE)
+        limit = self._per_turn * max(1.0, (now - self._begun_at) / _LIMIT_GROWTH_TIME)
         while self.queues and self._left > 0:
             if self._bytes >= limit:
                 self.has_more = True
                 return False
             batch = self._node.seal_next(self.queues.popleft(), now)
-            # A batch that was compressed before may have to wait, so its size does not count.
+            # Do not count a batch that is compressed already: it may have to wait, for example in a
+            # backoff.
             if batch is not None and not batch.builder.compressed_size:
                 self._left -= self._compress(batch)
         if self.queues:
@@ -307,8 +310,8 @@ time.
 
 _BUSY_GATHER_TIME = 0.04
 """Seconds that an open batch waits for more records while the application sends without a pause.
-With a thousand partitions, each iteration of the event loop would else send one or two records to
-each partition.
+Without this wait, each iteration of the event loop would send one or two records to each of a
+thousand partitions.
 """
 
 _GATHER_SHARE = 4
@@ -316,8 +319,8 @@ _GATHER_SHARE = 4
 sending does not take all the CPU time."""
 
 _LONGEST_GATHER_TIME = 0.2
-"""Seconds beyond the linger time after which an open batch takes its turn among the ready batches.
-Without this limit, ready batches that fill the requests would always overtake the open batch."""
+"""Seconds beyond the linger time after which an open batch counts as a ready batch. Without this
+limit, ready batches that fill the requests would always overtake the open batch."""
 
 NAMED_TOPICS_VERSION = 12
 """The last version of ProduceRequest with topic names; later versions have topic ids (KIP-516)."""
@@ -437,7 +440,8 @@ class NodeSender:
                 self.send()
 
     def _pump_soon(self) -> None:
-        """Send in the next iteration of the event loop, with all batches of this iteration."""
+        """Schedule `send` for the next iteration of the event loop, so that a request contains all
+        batches that are opened in this iteration."""
         if self._turn is None:
             self._turn = self._loop.call_soon(self._on_turn, context=self._context)
 
@@ -460,7 +464,8 @@ class NodeSender:
         self._accumulator.note_yield()
         self._pump(connection)
         if self._lingering and not self.requests and self._accumulator.is_yielding:
-            # No response and no timer would send the open batches once the application pauses.
+            # No request is in flight and no timer is armed, so only this call sends the open
+            # batches when the application pauses.
             self._pump_soon()
 
     @property
@@ -537,8 +542,8 @@ class NodeSender:
            id, or for the coordinator. The queue stays in `_ready`; every response, `Sender.resume`
            and `Sender._renew_producer_id` lead to the next attempt.
         9. The application sends without a pause, so open batches are not sent, even in step 3. With
-           a request in flight, the timer is armed. Without one, `send` schedules another
-           `_on_turn` in each iteration.
+           a request in flight, the timer is armed. Without a request in flight, `send` schedules
+           another `_on_turn` in each iteration.
         10. Compressing the batches of a request takes several iterations of the event loop.
             `_compress` schedules each iteration.
 
@@ -571,8 +576,8 @@ class NodeSender:
                 self._timer.arm(now)
 
     def _collect(self, now: float) -> Batches:
-        """Move batches into flight for one request, and return them: first batches of ready queues,
-        in turn, then open batches that have lingered."""
+        """Move batches into flight for one request, and return these batches: first one batch of
+        each ready queue, then open batches that have lingered."""
         batches: Batches = []
         left = self._config.max_request_size
         for queue in self._due_queues(now):
@@ -598,7 +603,7 @@ class NodeSender:
                 continue
             left -= size
             batches.append((queue, batch))
-            self.discard(queue)  # added at the end below, so that every partition has its turn
+            self.discard(queue)  # added at the end below, so that partitions take turns
             if queue.waiting:
                 if _is_filling(queue.waiting[0]):
                     self._lingering.add(queue)
@@ -694,7 +699,7 @@ class NodeSender:
             return None
         batch = queue.waiting[0]
         # Send a retried batch only when no other batch of the partition is in flight; otherwise
-        # another failure could reorder them.
+        # another failure could reorder the batches.
         if queue.in_flight and (batch.goes_alone or not self._may_follow(queue)):
             return None
         if batch is queue.open:
@@ -704,7 +709,7 @@ class NodeSender:
     def _may_follow(self, queue: PartitionQueue) -> bool:
         """Return whether a new batch may be sent while other batches of `queue` are in flight.
 
-        Without sequence numbers it must wait: a failed batch would be retried behind the new batch.
+        Without sequence numbers the new batch must wait: a failed batch would be retried behind it.
         (With acks=0 no batch is retried.) A new batch also waits for a retried batch, because
         leaders recognize only the last five batches of a producer:
 
@@ -762,7 +767,7 @@ class NodeSender:
     def _fill(
         self, request: ProduceRequest, batches: Batches, version: int, topic_ids: dict[str, bytes]
     ) -> Batches:
-        """Add batches to `request`, and return them; fail batches that it cannot encode."""
+        """Add batches to `request`, and return them; fail batches that cannot be encoded."""
         topics: dict[str, TopicProduceData] = {}
         added = []
         for queue, batch in batches:

@@ -258,7 +258,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._health_monitor = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
-            # Imported here, with many messages that most producers do not need.
+            # Import here, because the module imports many messages that most producers do not need.
             from aiokafka.producer.transactions import ProducerTransactions
 
             self._transactions = ProducerTransactions(
@@ -335,14 +335,14 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 await self._sender.try_to_obtain_producer_id(deadline)
 
     def _ready_by(self) -> float:
-        # `max_block_ms` is longer by default, so a request without a response can be repeated.
+        # `max_block_ms` is longer than `request_timeout_ms` by default, so a request without a
+        # response can be repeated.
         limit = max(self._given.max_block, self._given.client.request_timeout)
         return self._loop.time() + limit
 
     async def _undo_start(self) -> None:
-        if (
-            self._is_connected
-        ):  # otherwise the client has closed everything, and start() can be repeated
+        # A client that failed to connect has closed everything, and start() can be repeated.
+        if self._is_connected:
             self._closed = True
             self._health_monitor.enter(ProducerState.CLOSED)
             try:
@@ -597,7 +597,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 record.topic, value, key, record.partition, record.timestamp_ms, headers, number
             )
         except (Exception, asyncio.CancelledError) as error:
-            # A call that is cancelled while it waits sends nothing, so report that outcome too.
+            # A call that is cancelled while it waits sends nothing: report the cancellation, too.
             interception.notify("on_acknowledgement", record, None, error)
             raise
         future.add_done_callback(partial(_acknowledge, interception, record))
@@ -737,7 +737,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     def _txn_manager(self) -> ProducerIdState | None:
         """The producer id and the sequence numbers, under the name that programs for aiokafka read.
 
-        None without a producer id; with `enable_idempotence=True` then an empty state.
+        Without a producer id: None, or an empty state with `enable_idempotence=True`.
         """
         id_state = (self._transactions or self._sender.completion).id_state
         if id_state is None and self._demands_idempotence:
@@ -931,7 +931,8 @@ class TransactionContext:
             if exc is None:
                 await producer.commit_transaction()
         finally:
-            # After a failed transaction or an unfinished commit, no other call would abort it.
+            # After the block no caller would abort a transaction that has failed or is not
+            # committed.
             if transactions.transaction.is_undecided and not producer._closed:
                 try:
                     await producer.abort_transaction()

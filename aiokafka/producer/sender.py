@@ -51,7 +51,8 @@ T = TypeVar("T")
 
 _NO_TIMEOUT = 0x7FFFFFFF
 
-# Seconds after CONCURRENT_TRANSACTIONS: the coordinator still writes the last markers, in ms.
+# Seconds of backoff after CONCURRENT_TRANSACTIONS: the coordinator completes the last transaction
+# within milliseconds.
 _CONCURRENT_BACKOFF = 0.002
 
 
@@ -164,7 +165,8 @@ class Sender:
         self._client = client
         self._config = config
         self._log = SubjectLog(log, config.subject)
-        # Tasks hold no reference to the producer, so that it can be garbage-collected.
+        # Tasks hold no reference to the producer, so that an abandoned producer is
+        # garbage-collected.
         self.owner = TaskOwner(config.client.client_id, self._on_task_failed)
         self._loop = asyncio.get_running_loop()
         self.meter = ProducerMeter(self._log, config.metrics_collector)
@@ -180,7 +182,7 @@ class Sender:
 
     @property
     def _sender_task(self) -> asyncio.Task[None] | None:
-        """aiokafka's name of `sender_task`, for health checks: a done task ends the producer."""
+        """aiokafka's name of `sender_task`, which health checks of applications read."""
         return self.sender_task
 
     @property
@@ -234,7 +236,7 @@ class Sender:
 
     def on_bug(self, name: str, error: BaseException) -> None:
         """Fail the producer at once with `error`, a bug that a callback of the NodeSender `name`
-        has raised: the task of that NodeSender would not raise it.
+        has raised. No task ends with this error, so nothing else would fail the producer.
 
         Raises `error` again if it is not an Exception, such as KeyboardInterrupt.
         """
@@ -277,7 +279,7 @@ class Sender:
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Route queues again after a change of leaders or partitions."""
         self.health.look()
-        # The next record of a topic reads its partitions from the new metadata.
+        # The partitions of a topic are read from the new metadata for its next record.
         self.accumulator.clear_topics()
         if self.owner.is_stopping:
             return
@@ -310,7 +312,8 @@ class Sender:
                 self.completion.keep_error(newest([], [node.health]))
 
     def _may_forget(self, queue: PartitionQueue) -> bool:
-        """Return whether an idle `queue` can be forgotten with its sequence numbers."""
+        """Return whether `queue`, which has no batches, can be removed with its sequence
+        numbers."""
         id_state = self.completion.id_state
         return id_state is None or id_state.forget(queue)
 
@@ -322,8 +325,8 @@ class Sender:
         The task may sleep until the earliest deadline, although batches are added all the time:
 
         1. The task checks all pending batches, and sleeps until `nearest`, their earliest deadline.
-        2. A batch that is opened meanwhile has the same `delivery_timeout_ms`, so its deadline is
-           later than `nearest`.
+        2. A batch that is opened during the sleep has the same `delivery_timeout_ms`, so its
+           deadline is later than `nearest`.
         3. The parts of a split batch keep the deadline of the batch, so `nearest` stays correct.
         4. At `nearest` the task fails the batches that are due, and finds the next deadline.
 
@@ -332,7 +335,7 @@ class Sender:
         pending = self.accumulator.pending
         while True:
             if not pending:
-                # The wait may be long, so touch topics with a batch since the last check before it.
+                # Touch the topics before the wait, which may be long.
                 self._touch_topics()
                 await pending.wait_for_next()
             self._touch_topics()
@@ -341,7 +344,8 @@ class Sender:
                 if batch.deadline <= now:
                     self.completion.expire(queue, batch)
             nearest = min((batch.deadline for batch in pending), default=now)
-            # Touch topics at least twice per `metadata_max_idle_ms`, or they would be forgotten.
+            # Touch topics at least twice per `metadata_max_idle_ms`, or the metadata would drop
+            # them.
             idle = self._config.client.metadata_max_idle / 2
             await asyncio.sleep(min(nearest - now, idle))
 
@@ -423,7 +427,7 @@ class Sender:
                 self._log.warning("No new producer id: %s", error)
                 id_state.set_id_error(error)
                 self.completion.keep_error((self._loop.time(), error))
-                # Retry after the backoff; no batch would set the event again.
+                # Set the event for a retry after the backoff: no batch sets it again.
                 wanted.set()
                 await asyncio.sleep(backoff.next())
                 continue

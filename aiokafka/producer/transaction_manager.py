@@ -22,7 +22,7 @@ What happens after a failure (KIP-360, without transactions):
    batch 1 is in the log, `expected` reaches `next`, and new batches continue the sequence.
 4. If batch 2 is refused as a gap, no undelivered batch precedes it: `has_gap`. The leader will
    refuse every later number of this epoch, so the sequence restarts at 0 under the next epoch. (If
-   batches 1 and 2 may still be written, batch 2 fails: `BatchCompletion._is_too_late_to_say`.)
+   batches 1 and 2 may still be written, batch 2 fails: `BatchCompletion._may_still_be_written`.)
    A restart is safe only without in-flight batches: a batch in flight with an old number might
    still be written, and then again under its new number. So `assign_sequence` waits for in-flight
    batches, clears the numbers of all waiting batches, and increments the epoch.
@@ -150,8 +150,8 @@ class ProducerIdState:
         self.id_error: BaseException | None = None
         """The error of the last request for a producer id; None after a success."""
         self._first_epoch = -1
-        """The epoch with which a partition begins. It is higher than the epochs of all partitions
-        that were forgotten under this producer id."""
+        """The epoch with which a partition begins. This epoch is higher than the epochs of all
+        partitions that were forgotten under the current producer id."""
 
     # -- names of aiokafka's TransactionManager
 
@@ -249,9 +249,9 @@ class ProducerIdState:
         """Return whether `queue`, which has no batches, can be forgotten with its sequence numbers.
 
         The leader may still remember the numbers when the queue is recreated. Under the same epoch
-        it could mistake the first batch, which begins at 0, for a duplicate. So partitions begin
-        with a higher epoch from now on. With transactions, only the coordinator raises the epoch,
-        so a queue with numbers of the current epoch is kept.
+        the leader could mistake the first batch, which begins at 0, for a duplicate. So partitions
+        begin with a higher epoch from now on. With transactions, only the coordinator raises the
+        epoch, so a queue with numbers of the current epoch is kept.
         """
         sequence = queue.sequence
         if sequence.generation != self.generation:
@@ -295,7 +295,8 @@ class ProducerIdState:
             transaction.fail(error)
 
     def is_past(self, batch: ProducerBatch) -> bool:
-        """Return whether `batch` belongs to a transaction that was aborted before its response.
+        """Return whether `batch` belongs to a transaction that was aborted before the response
+        came.
 
         This happens only in transactions of version 2 (KIP-890), where each transaction has its own
         epoch: with version 1 an abort waits for the responses.
@@ -398,9 +399,10 @@ UNANSWERED = (
 
 
 class UnansweredRequests:
-    """Records the possible effects of requests without a response, which brokers may still process.
+    """Collects the possible effects of requests without a response, which brokers may still
+    process.
 
-    Such a request counts even if it was sent again, whatever the response to the retry.
+    A request without a response counts even if its retry has a response.
     """
 
     def __init__(self) -> None:
@@ -423,7 +425,7 @@ class UnansweredRequests:
 
     @contextmanager
     def watch_offsets(self, group_id: str) -> Iterator[None]:
-        """Add the group if the request in the block, with its offsets, gets no response."""
+        """Add the group to `groups` if the TxnOffsetCommit in the block gets no response."""
         try:
             yield
         except UNANSWERED:
@@ -490,8 +492,8 @@ _S = TransactionState
 #   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
 #   IN_TRANSACTION    begin_transaction()
 #   COMMITTING        commit_transaction()
-#   COMMITTED         the commit is stored, but there was no time left to prepare the next
-#                     transaction
+#   COMMITTED         the commit has succeeded, but the next transaction could not be prepared in
+#                     time
 #   ABORTING          abort_transaction(), or stop()
 #   ABORTABLE         records or offsets have failed, or the coordinator has aborted the transaction
 #   FATAL             the producer was fenced or is not authorized: an error of _FATAL_ERRORS
@@ -523,7 +525,7 @@ _FATAL_ERRORS = (
 
 
 class Transaction:
-    """The state of the transaction, the error of a failure, and what the coordinator knows.
+    """The state of the transaction, its error, and the partitions and groups at the coordinator.
 
     Owns every field: other classes read the fields, only methods of this class change them.
     """
@@ -533,8 +535,8 @@ class Transaction:
         self.transactional_id = transactional_id
         self.state = _S.UNINITIALIZED
         self.number = 0
-        """The number of transactions begun so far. A task compares it, because a task that outlives
-        its transaction must not change the next transaction."""
+        """The number of transactions begun so far. A task that outlives its transaction compares
+        this number, so that the task does not change the next transaction."""
         self.error: BaseException | None = None
         self.doubt: BaseException | None = None
         """An error of a leader that may mean that the producer was fenced. No records are sent
@@ -552,11 +554,11 @@ class Transaction:
         self.is_ending = False
         """Whether EndTxn with a commit may have been sent, so that an abort is impossible."""
         self.is_ended = False
-        """Whether EndTxn has succeeded, so that at most a new epoch is missing."""
+        """Whether EndTxn has succeeded. Only a new epoch may still be needed."""
         self.partitions: set[TopicPartition] = set()
         """Partitions that the coordinator has added to the transaction."""
         self.wanted: set[TopicPartition] = set()
-        """Partitions with records that wait until the coordinator has added them."""
+        """Partitions that the coordinator has to add before their records are sent."""
         self.groups: set[str] = set()
         """Groups that the coordinator has added to the transaction."""
         self.unanswered = UnansweredRequests()
@@ -581,13 +583,14 @@ class Transaction:
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
-        """Enter COMMITTING, or stay in this state; accept no more records."""
+        """Enter COMMITTING, or stay COMMITTING in a repeated call; accept no more records."""
         if self.state is not _S.COMMITTING:
             self._enter(_S.COMMITTING, "commit_transaction")
         self._on_closed()
 
     def begin_abort(self) -> None:
-        """Enter ABORTING, or stay in it after a timeout or a cancellation; accept no more records.
+        """Enter ABORTING, or stay ABORTING after a timeout or a cancellation; accept no more
+        records.
 
         Raises TransactionStateError if a commit may have been sent.
         """
@@ -671,7 +674,8 @@ class Transaction:
     def admits(self, partition: TopicPartition) -> bool:
         """Return whether records of `partition` may be sent now.
 
-        If the coordinator has to add the partition first, add it to `wanted` and return False.
+        If the coordinator has to add the partition first, add the partition to `wanted`, and return
+        False.
         """
         if not self.accepts_records or self.doubt is not None:
             return False

@@ -74,13 +74,13 @@ T = TypeVar("T")
 # -- Tasks that send the requests, which a commit or an abort waits for
 
 
-# The task finds out the reason of these errors (`Fencing.explain`). If the task was cancelled, the
-# commit or abort finds out the reason.
-_LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
+# After these errors `Fencing.explain` fails the transaction, so `_apply_error` does not. The task
+# calls `explain`; if the task was cancelled, the commit or abort calls it.
+_EXPLAINED_ERRORS = (ProducerFenced, InvalidTxnState)
 
 
 class _CancelledError(Exception):
-    """`in_flight` raises this error, and sends nothing, if the task was cancelled."""
+    """Raised by `in_flight` before the request is sent, if the task was cancelled."""
 
 
 class PendingTxnRequest:
@@ -138,7 +138,7 @@ class PendingTxnRequest:
             self._cancel_task()
 
     def _cancel_task(self) -> None:
-        # A task that is cancelled before its first step would never run `execute`, which checks
+        # Do not cancel a task before its first step: it would never run `execute`. `execute` checks
         # `is_cancelled` itself.
         if self._has_begun and self.task is not None and not self.task.done():
             self.task.cancel()
@@ -187,12 +187,12 @@ class PendingTxnRequests:
         """Run `work` in a task, after the earlier tasks of this name. The task ends by `deadline`
         (loop time), or later if it waits for a response.
 
-        Raises what `work` raises, KafkaTimeoutError at the deadline, TransactionStateError if the
-        transaction was ended meanwhile. If the call is cancelled, the task continues: a commit
-        waits for the task, and fails if the task fails; an abort cancels the task.
+        Raises the error of `work`, KafkaTimeoutError at the deadline, TransactionStateError if the
+        transaction has ended before the task. If the call is cancelled, the task continues: a
+        commit waits for the task, and fails if the task fails; an abort cancels the task.
         """
         # The task is added to `_pending` at once, because a commit must also wait for tasks that
-        # wait for their turn.
+        # have not begun.
         before = [one for one in self._pending if one.name == name]
 
         async def in_turn(pending: PendingTxnRequest) -> None:
@@ -224,19 +224,20 @@ class PendingTxnRequests:
     def _apply_error(self, pending: PendingTxnRequest) -> None:
         """Fail the transaction if a task has failed.
 
-        The caller of `run` may be cancelled, or run some iterations of the event loop later:
-        meanwhile a commit could send EndTxn without the partitions or offsets of the task.
+        The caller of `run` cannot do this: it may be cancelled, or run some iterations of the event
+        loop later. Until then a commit could send EndTxn without the partitions or offsets of the
+        task.
         """
         transaction = self._transaction
         # A task of an earlier transaction must not fail the current transaction.
         if pending.number != transaction.number:
             return
         error = pending.error
-        # An error that is no KafkaError comes from wrong arguments, before any request. If the
-        # caller still waits, `run` raises the error, and the transaction need not fail.
+        # Any other error than a KafkaError comes from wrong arguments, before the first request. If
+        # the caller still waits, `run` raises the error, and the transaction need not fail.
         if not pending.is_detached and not isinstance(error, KafkaError):
             return
-        if error is not None and not isinstance(error, _LEFT_TO_THE_END):
+        if error is not None and not isinstance(error, _EXPLAINED_ERRORS):
             transaction.fail(error)
 
     async def _wait_for(
@@ -278,7 +279,7 @@ class PendingTxnRequests:
             await self._wait_for(pending, deadline, f"not in time: {pending.name} is under way")
 
     async def cancel_all(self, deadline: float) -> None:
-        """Cancel all tasks, and wait until they are done, so that none can add partitions or
+        """Cancel all tasks, and wait until they are done: afterwards no task adds partitions or
         offsets to the transaction.
 
         Raises KafkaTimeoutError at `deadline` (loop time).
@@ -375,8 +376,8 @@ def _codes(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, i
 
 
 def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """Return the error code that explains why no partition was added, and a text that names its
-    partition; (0, "") without an error.
+    """Return the error code that explains why no partition was added, and a text that names a
+    partition with this code; (0, "") without an error.
 
     If one partition is refused, no partition is added, and the code of the other partitions is
     OPERATION_NOT_ATTEMPTED. Codes that are not retriable take precedence over retriable codes.
@@ -401,7 +402,8 @@ MemberOffsets = tuple[ConsumerGroupMetadata, Offsets]
 
 
 class WrongOffsets(TypeError, ValueError):
-    """The argument is no mapping of offsets. Also a ValueError, which aiokafka raised."""
+    """The `offsets` argument has a wrong type. The error is also a ValueError, which aiokafka
+    raises."""
 
 
 def as_offsets(offsets: Any) -> Offsets:
@@ -452,10 +454,10 @@ def as_group(group: Any) -> str | ConsumerGroupMetadata:
 
 
 def with_epochs(offsets: Offsets, readers: Sequence[GroupView]) -> Offsets:
-    """Return `offsets` with the leader epochs of the records before them, as far as the consumers
-    `readers` know these.
+    """Return `offsets` with the leader epoch of the record before each offset, if one of the
+    consumers `readers` knows this epoch.
 
-    With a leader epoch, the next consumer detects that the log was truncated meanwhile (KIP-320).
+    With a leader epoch, a consumer that resumes at the offset detects a truncated log (KIP-320).
     """
     found: Offsets = {}
     for partition, entry in offsets.items():
@@ -498,8 +500,8 @@ def offsets_by_member(
 def _reader_of(
     partition: TopicPartition, offset: int, readers: Sequence[GroupView]
 ) -> GroupView | None:
-    """Return the consumer of `readers` that returned the records before `offset`; if unknown, a
-    consumer that has lost the partition, or else its owner; else None.
+    """Return the consumer of `readers` that returned the records before `offset`. Without such a
+    consumer, return a consumer that has lost the partition, or the owner of the partition, or None.
 
     A rebalance may move a partition between two consumers of this event loop while a transaction
     is open:
@@ -530,7 +532,8 @@ _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
 # A coordinator may respond with these codes although it has stored the request: it has lost its
-# role or its replicas before they had the request. So the outcome of the request is unknown.
+# role, or its replicas, before the request was replicated. So the outcome of the request is
+# unknown.
 _STORED_PERHAPS = (
     CoordinatorNotAvailableError.errno,
     NotCoordinatorError.errno,
@@ -610,8 +613,8 @@ class TransactionRequests:
         try:
             return await self._client.ask_coordinator(kind, key, deadline, ask)
         except asyncio.TimeoutError:
-            # The coordinator may have moved: look it up again in the next call, which may have too
-            # little time to detect this.
+            # The coordinator may have moved. Make the next call look up the coordinator, because
+            # this call may have too little time left to detect a move.
             self._client.forget_coordinator(kind, key, "no response in time")
             raise
 
@@ -667,7 +670,7 @@ class TransactionRequests:
         """Send a request whose response has one error code to the coordinator of the transactional
         id, and return `convert(response, text for errors)`.
 
-        Retriable errors of `convert` are retried as those of the broker.
+        Retriable errors of `convert` are retried like error codes of the broker.
         """
         kind = CoordinationType.TRANSACTION
         what = f"{what} of {self._id!r}"

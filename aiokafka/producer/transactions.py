@@ -55,7 +55,8 @@ __all__ = ["Fencing", "ProducerTransactions"]
 
 
 _PAST = (ProducerFenced, InvalidTxnState)
-"""Responses to an outdated epoch, or if the coordinator has ended the transaction."""
+"""Errors of requests with an outdated epoch, or for a transaction that the coordinator has
+ended."""
 
 
 class Fencing:
@@ -228,7 +229,7 @@ class Fencing:
         """
         transaction = self._id_state.transaction
         assert transaction is not None
-        # Another refused request has found out the reason before.
+        # The task of another refused request has found out the reason already.
         if transaction.error is not None:
             return renewed(transaction.error)
         try:
@@ -271,7 +272,8 @@ _COMMITTED = (
 
 
 class _Ending:
-    """A commit or an abort in progress: `call` names it, `over` is set when it ends."""
+    """A commit or an abort in progress. `call` is the name of the method, `over` is set at its
+    end."""
 
     def __init__(self, call: str) -> None:
         self.call = call
@@ -284,9 +286,10 @@ class ProducerTransactions:
 
     Owns: the commit or abort in progress, and the number of the transaction whose failed commit
     `begin` has raised. `max_block_ms` limits every call. A commit or abort that timed out or was
-    cancelled can be repeated and continues; until it has ended, only `begin` is also possible,
-    which repeats it first. Only one call at a time ends a transaction: a second commit waits for
-    the first commit and shares its result, an abort during a commit is refused, and vice versa.
+    cancelled continues when the call is repeated. Until it has succeeded, the only other possible
+    call is `begin`, which repeats the commit or abort first. Only one call at a time ends a
+    transaction: a second commit waits for the first commit and shares its result, an abort during a
+    commit is refused, and vice versa.
     """
 
     def __init__(
@@ -370,7 +373,7 @@ class ProducerTransactions:
         """
         transaction = self.transaction
         if self._is_committing:
-            # A commit that was cancelled just before ends in this iteration of the event loop.
+            # The task of a commit that was just cancelled ends in this iteration of the event loop.
             await asyncio.sleep(0)
         if (
             transaction.state is TransactionState.ABORTABLE
@@ -408,7 +411,7 @@ class ProducerTransactions:
             # This order makes the commit atomic:
             # 1. Accept no more records, so that the flush delivers all records of the transaction.
             # 2. Flush: every batch is written, or fails and thereby fails the transaction.
-            # 3. Wait for the requests that add offsets and partitions: none of them may arrive
+            # 3. Wait for the requests that add offsets and partitions: no such request may arrive
             #    after EndTxn.
             # 4. Raise any failure of steps 2 and 3, before EndTxn would commit the rest.
             # 5. Send EndTxn.
@@ -453,7 +456,8 @@ class ProducerTransactions:
         if deadline is None:
             limit = max(self._config.max_block, self._config.transaction_timeout)
             deadline = self._loop.time() + limit
-        # A second commit or abort could contradict the one in progress, which has a deadline.
+        # A second commit or abort could contradict the call in progress, which has its own
+        # deadline.
         while self._ending is not None:
             await self._ending.over.wait()
         if self.transaction.is_undecided:
@@ -467,12 +471,12 @@ class ProducerTransactions:
     async def _alone(self, call: str, deadline: float) -> AsyncIterator[_Ending]:
         """Prevent other tasks from ending the transaction while the block runs.
 
-        Yields the _Ending of this call; or, if another task has completed the same `call`
-        meanwhile, its _Ending, which `has_succeeded`.
+        Yields the _Ending of this call. If another task was running the same `call` and has
+        completed it, yields the _Ending of that task, whose `has_succeeded` is set.
         """
         number = self.transaction.number
-        if self._is_at_another(call):
-            # A commit that was cancelled just before ends in this iteration of the event loop.
+        if self._is_in_other_call(call):
+            # The task of a commit that was just cancelled ends in this iteration of the event loop.
             await asyncio.sleep(0)
         while (other := self._ending) is not None:
             if other.call != call:
@@ -493,7 +497,7 @@ class ProducerTransactions:
             self._ending = None
             ending.over.set()
 
-    def _is_at_another(self, call: str) -> bool:
+    def _is_in_other_call(self, call: str) -> bool:
         return self._ending is not None and self._ending.call != call
 
     async def _end(self, *, is_commit: bool, deadline: float) -> None:
@@ -582,17 +586,18 @@ class ProducerTransactions:
         self._note_end(before, identity)
 
     async def _fail_commit(self, error: KafkaError, deadline: float) -> None:
-        """Fail the transaction, whose commit was refused with `error`, so that it can be aborted,
-        unless it may have been committed by an earlier EndTxn:
+        """Fail the transaction after its commit was refused with `error`, so that an abort is
+        possible, unless an earlier EndTxn may have committed the transaction:
 
         1. The coordinator processes EndTxn, and its response is lost.
         2. EndTxn is sent again, and refused for an unrelated reason.
         3. The application aborts and repeats its work: every record is committed twice.
 
         So if the outcome of an EndTxn is unknown, send an abort to the coordinator. The coordinator
-        aborts only if it has not committed, and then refuses any later commit. If it refuses the
-        abort, or responds with another error, the producer has failed for good. Without a response
-        to the abort, raise KafkaTimeoutError: a repeated commit gets the outcome in its response.
+        aborts only if it has not committed, and then refuses any later commit. If the coordinator
+        refuses the abort, or responds with another error, the producer has failed for good. Without
+        a response to the abort, raise KafkaTimeoutError: a repeated commit gets the outcome in its
+        response.
 
         Returns if an abort is possible, else raises.
         """
@@ -634,13 +639,15 @@ class ProducerTransactions:
         transaction = self.transaction
         can_renew = await self._requests.can_renew(deadline)
         if isinstance(error, ProducerFenced):
-            # Outdated epoch: if another producer has the transactional id, `renew` is refused.
+            # The epoch is outdated. Treat the transaction as aborted, because the next step is
+            # `renew`, which is refused if another producer has the transactional id.
             counts_as_aborted = can_renew
         else:
             # The coordinator knows no open transaction. That is expected in version 1 if no
-            # partition and no group was added: all such requests were cancelled or refused, and a
-            # late one is refused under its outdated epoch. In version 2 the abort of an empty
-            # transaction succeeds, so this error means that the transaction was ended by others.
+            # partition and no group was added: all such requests were cancelled or refused, and
+            # brokers refuse a late request for its outdated epoch. In version 2 the abort of an
+            # empty transaction succeeds, so this error means that an administrator or another
+            # producer has ended the transaction.
             is_empty = not transaction.partitions and not transaction.groups
             counts_as_aborted = is_empty and not transaction.is_version_2
         if not counts_as_aborted:
@@ -761,7 +768,8 @@ class ProducerTransactions:
             wanted.clear()
             transaction = self.transaction
             number = transaction.number
-            # The waiting batches belong to a transaction that has failed, or is being aborted.
+            # If the transaction has failed or is being aborted, its waiting batches need no
+            # request.
             if not transaction.accepts_records:
                 continue
             try:

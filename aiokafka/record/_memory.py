@@ -1,7 +1,7 @@
 """Operations on raw memory for the record modules.
 
-Compiled modules use C functions of the same names in `_native.pxd`, which do the same. Only
-`varint` checks bounds; callers of the other functions have to check them.
+Compiled modules use the C functions of the same names in `_native.pxd`, which return the same
+results. Only `varint` checks bounds; callers of the other functions have to check them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _from_bytes = int.from_bytes
 
 
 def source(view: memoryview) -> memoryview:
-    """Return the address of a contiguous view, which must outlive the address."""
+    """Return the address of a contiguous view, which must outlive the address. Here the view itself
+    stands for its address."""
     return view
 
 
@@ -70,20 +71,20 @@ def text(data: Buffer, start: int, stop: int) -> str:
 
 
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
-    """Return the same as `text`. The C form returns `previous` if that is equal, which is faster
-    than to create a string."""
+    """Return the same as `text`. The C function returns `previous` if both are equal, which is
+    faster than creating a string."""
     return text(data, start, stop)
 
 
 def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> bytes:
-    """Return the same as `cut`. The C form returns `previous` if that is equal, which is faster
-    than to create bytes."""
+    """Return the same as `cut`. The C function returns `previous` if both are equal, which is
+    faster than creating bytes."""
     return cut(data, start, stop)
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Exclude `items`, a tuple of strings, bytes, None and similar tuples, from garbage collection,
-    and return it."""
+    """Return `items`, a tuple of strings, bytes, None and similar tuples. The C function excludes
+    the tuple from garbage collection, because it cannot be part of a reference cycle."""
     return items
 
 
@@ -171,7 +172,8 @@ def hash64(data: Buffer, at: int, size: int, seed: int) -> int:
 
 
 def target(buffer: bytearray) -> bytearray:
-    """Return the address of `buffer`, valid until it is resized."""
+    """Return the address of `buffer`, valid until `buffer` is resized. Here `buffer` itself stands
+    for its address."""
     return buffer
 
 

@@ -96,7 +96,7 @@ cdef inline (int64_t, Py_ssize_t) varint(
     if byte < 0x80:
         return (byte >> 1) ^ -<int64_t> (byte & 1), at
     raw = byte & 0x7F
-    if at < end and data[at] < 0x80:  # most of those that are not one byte are two
+    if at < end and data[at] < 0x80:  # most longer varints have two bytes
         raw |= <uint64_t> data[at] << 7
         return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), at + 1
     shift = 7
@@ -116,7 +116,7 @@ cdef inline (int64_t, Py_ssize_t) varint(
 
 cdef inline int32_t get_i32(source_t data, Py_ssize_t index) noexcept:
     cdef int32_t number
-    memcpy(&number, data + 4 * index, 4)  # what others made need not be aligned
+    memcpy(&number, data + 4 * index, 4)  # arrays of other libraries may be unaligned
     return number
 
 

@@ -204,15 +204,15 @@ class RecordBatchBuilder:
     ) -> memoryview:
         """Return the batch as bytes.
 
-        The first call compresses the batch and closes it to new records. A later call with another
-        producer id, epoch, sequence number or transactional flag returns a changed copy.
+        The first call compresses the batch; afterwards no records can be added. A later call with
+        another producer id, epoch, sequence number or transactional flag returns a changed copy.
         """
         if not self.record_count:
             raise IllegalStateError("a batch without records cannot be built")
         identity = (producer_id, producer_epoch, base_sequence, transactional)
         batch = self._batch
         if batch is None:
-            # No records can be added from here on, even after an error below.
+            # A batch in `_batch` makes `append` reject records, even after an error below.
             batch = self._batch = self._pack()
             self.compressed_size = len(batch)
         elif identity == self._identity:

@@ -91,7 +91,7 @@ class BinaryBuilder:
 
     def reserve(self, rows: int, size: int, outlook: int) -> None:
         """Reserve memory for `rows` more rows with `size` bytes in total. If the data buffer has to
-        grow, add about `outlook` bytes for later rows."""
+        grow, reserve about `outlook` bytes more for later rows."""
         self._reserve_rows(self.count + rows)
         size += self.size
         if size > len(self._data):
@@ -186,7 +186,7 @@ class ColumnReader(BatchCursor):
         self._contents = BinaryBuilder()
 
     def read(self, max_rows: int | None = None) -> Columns:
-        """Return up to `max_rows` records; no records only at the end of the record set.
+        """Return up to `max_rows` records. The result is empty only at the end of the record set.
 
         Returns fewer records before a corrupt batch, for which the next call raises
         CorruptRecordError, and before a batch with which a column would exceed 2 GiB.
@@ -276,7 +276,7 @@ class ColumnReader(BatchCursor):
             stop = at + size
             if self._left == 1 and stop != self._end:
                 raise self._corrupt("the number of records")
-            # Skip the attributes, none of which is defined.
+            # Skip the byte of attributes: Kafka defines none.
             timestamp, at = mem.varint(data, at + 1, stop)
             delta, at = mem.varint(data, at, stop)
             if at < 0 or delta < 0 or delta > span:
@@ -287,7 +287,7 @@ class ColumnReader(BatchCursor):
             self._left -= 1
 
     def _add_record(self, at: int, stop: int, timestamp: int, offset: int) -> None:
-        """Add a record whose key is at `at`. Adds nothing when it raises."""
+        """Add a record whose key is at `at`. Adds nothing if the record is corrupt."""
         data = self._data
         key_size, key_at = mem.varint(data, at, stop)
         if key_at < 0 or key_size < -1 or key_size > stop - key_at:

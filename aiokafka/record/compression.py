@@ -299,7 +299,7 @@ def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
             break
     if size > room:
         raise _too_large(SNAPPY, limit)
-    # Three bytes of a snappy block produce at most 64.
+    # Three bytes of a snappy block unpack to at most 64 bytes.
     if size > 64 * len(block):
         raise _incomplete(SNAPPY)
     unpacked: bytes = module.uncompress(block)
@@ -344,7 +344,7 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
         try:
             unpacked: bytes = decompressor.decompress(data, allow_extra_data=False)
         except module.ZstdError:
-            pass  # Another frame follows, or the data is damaged; the stream below finds out.
+            pass  # Another frame follows, or the data is damaged: the stream below detects which.
         else:
             return unpacked
     # The header has no size (as written by Java's stream), or an implausibly large one.

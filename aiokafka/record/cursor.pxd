@@ -26,7 +26,7 @@ cdef class BatchCursor:
     cdef object _payload
     cdef list _messages
 
-    # Where the records are, what their deltas are relative to, and how many are left.
+    # The records of the current batch: their bytes, the bases of their deltas, the number left.
     cdef mem.source_t _data
     cdef Py_ssize_t _at
     cdef Py_ssize_t _end
@@ -38,7 +38,7 @@ cdef class BatchCursor:
     cdef int _timestamp_type
     cdef bint _append_time
 
-    # Where the last call began.
+    # The state that `_mark` has saved.
     cdef int64_t _marked_position
     cdef Py_ssize_t _marked_next
     cdef int _marked_epoch

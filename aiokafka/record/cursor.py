@@ -73,7 +73,7 @@ class BatchCursor:
         return True
 
     def _mark(self) -> None:
-        """Save the current place for `_return`, and reset `unpacked`."""
+        """Save the state for `_return`, and reset `unpacked`."""
         self.unpacked = 0
         self._marked_position = self.position
         self._marked_next = self._next
@@ -82,9 +82,10 @@ class BatchCursor:
         self._marked_aborting = set(self._aborting) if self._aborting else _NO_PRODUCERS
 
     def _return(self) -> None:
-        """Go back to the marked place, with its position and its set of aborting producers.
+        """Restore the state that `_mark` has saved.
 
-        The set cannot be computed again, because batches below the position are skipped unread.
+        The state includes the set of aborting producers, which cannot be computed again: batches
+        below the position are skipped unread.
         """
         self.position = self._marked_position
         self._next = self._marked_next
@@ -95,7 +96,7 @@ class BatchCursor:
         self._leave()
 
     def _leave(self) -> None:
-        """Reset the place inside a batch; `_batch` stays."""
+        """Clear the records of the current batch; `_batch` stays."""
         self._payload: memoryview | None = None
         self._messages: list[LegacyRecord] | None = None
         self._left = 0
@@ -107,8 +108,8 @@ class BatchCursor:
     def _find(self) -> bool:
         """Move to the next batch with records to return; return False at the end of the set.
 
-        Sets `_batch`, which is not yet checked or decompressed. When this raises, the place is
-        before the batch that caused the error.
+        Sets `_batch`, which is not yet checked or decompressed. After an exception, the cursor is
+        before the batch that caused it.
         """
         if self._batch is not None:
             return True
@@ -212,8 +213,8 @@ class BatchCursor:
             self._pass(self._batch)
 
     def _settle(self) -> None:
-        """Skip batches without records for the caller. If this meets a corrupt batch, the next read
-        raises its error."""
+        """Skip batches without records for the caller. At a corrupt batch, leave the error to the
+        next read."""
         try:
             self._find()
         except (CorruptRecordError, UnsupportedCodecError):
@@ -233,7 +234,8 @@ class BatchCursor:
         self._leave()
 
     def _unread(self) -> RecordBatch | None:
-        """Return the current batch, or the unreadable next one; None if its header is invalid."""
+        """Return the current batch, or else the next batch, at which `_find` raised; None if the
+        header of the batch is invalid."""
         if self._batch is not None:
             return self._batch
         try:
@@ -245,8 +247,9 @@ class BatchCursor:
     def _behind(self, batch: RecordBatch) -> int:
         """Return the offset to continue at after an unreadable batch.
 
-        If the CRC does not match, the last offset in the header is not trusted: the result is then
-        at most the base offset of the next batch, or, without one, limited by the batch's size.
+        If the CRC does not match, the last offset in the header may be wrong: the result is then at
+        most the base offset of the next batch. Without a next batch, the number of skipped offsets
+        is at most the size of the batch in bytes.
         """
         behind = batch.last_offset + 1
         try:
@@ -271,7 +274,8 @@ class BatchCursor:
 
     @property
     def batch_end(self) -> int:
-        """The offset after the current or unreadable batch; -1 without a valid header."""
+        """The offset after the current or unreadable batch; -1 if the header of the batch is
+        invalid."""
         batch = self._unread()
         return -1 if batch is None else self._behind(batch)
 

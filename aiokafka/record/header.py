@@ -301,8 +301,8 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
     """Scan the part of a record set before offset `until`.
 
     Stops at an incomplete batch and at an invalid header; a reader that continues there raises the
-    error. CRCs are not checked. Batches with decreasing offsets, which no log has, are skipped, as
-    readers do: requesting these offsets again would return records twice.
+    error. CRCs are not checked. Skips batches with decreasing offsets, as readers do: no log has
+    such batches, and requesting their offsets again would return records twice.
     """
     view = flat_view(buffer)
     data = mem.source(view)

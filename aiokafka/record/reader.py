@@ -27,13 +27,14 @@ class RecordReader(BatchCursor):
     """Returns the records of one fetched record set, of any magic, from `position` on.
 
     Records are decoded on demand. `take` and `next` raise CorruptRecordError at a corrupt batch,
-    and RecordDeserializationError when a deserializer raises. They first return the records before
-    the error. Then each call raises the error again, until `skip` moves past its record or batch.
+    and RecordDeserializationError when a deserializer raises. A call first returns the records
+    before the error. Every later call raises the error, until `skip` moves past the record or batch
+    that caused it.
 
     `position` is the offset after the last returned record and after the skipped batches behind
-    that record, such as control batches. `last_leader_epoch` is the epoch of the last batch passed
-    (-1: unknown), `exhausted` whether no records are left, `truncated` whether the record set ends
-    with an incomplete batch (known once the reader has reached it).
+    that record, such as control batches. `last_leader_epoch` is the epoch of the last batch that
+    was read or skipped (-1: unknown), `exhausted` whether no records are left, `truncated` whether
+    the record set ends with an incomplete batch (known once the reader has reached it).
 
     `aborted` are the (producer id, first offset) pairs of the Fetch response, used with
     `read_committed`. The deserializers get bytes or None.
@@ -69,7 +70,8 @@ class RecordReader(BatchCursor):
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._key_type: type | None = None
-        """Type of the last key that was checked not to be awaitable."""
+        """The type of the last key that passed `refuse_awaitable`: keys of this type are not
+        checked again."""
         self._value_type: type | None = None
         self._last_headers: tuple[Any, ...] = ()
         self._header_end = 0
@@ -142,7 +144,7 @@ class RecordReader(BatchCursor):
     def _decode(self) -> Any:
         """Decode the next record; return None if it is before the position.
 
-        Moves past the record unless this raises.
+        After an exception, the next call decodes the same record.
         """
         if self._messages is not None:
             return self._decode_message()
@@ -154,7 +156,7 @@ class RecordReader(BatchCursor):
         # There are bytes after the last record, or the record count is wrong: the batch is corrupt.
         if self._left == 1 and stop != self._end:
             raise self._corrupt("the number of records")
-        # Skip the attributes, none of which is defined.
+        # Skip the byte of attributes: Kafka defines none.
         timestamp, at = mem.varint(data, at + 1, stop)
         delta, at = mem.varint(data, at, stop)
         if at < 0 or delta < 0 or delta > self._last_offset - self._base_offset:

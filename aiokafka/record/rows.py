@@ -15,7 +15,8 @@ from aiokafka.record.header import flat_view
 __all__ = ["ANY", "BinarySource", "HeaderSource", "RowSource", "route_rows"]
 
 ANY = -1
-"""The partition number of rows that may go to any partition, as they have no key."""
+"""The partition number that `route_rows` returns for rows without a key: any partition may get
+them."""
 
 _ANY = ANY  # this constant and the limits below are C numbers when compiled
 _MAX_ROWS = 0x7FFFFFFF
@@ -179,7 +180,8 @@ class RowSource:
         return mem.get_i64(self._times, row) if self._is_timed else self._timestamp
 
     def checksum(self) -> int:
-        """Return the sum, modulo 2**64, of a hash of key and value of each row, in any order."""
+        """Return the sum of the hashes of all rows (key and value), modulo 2**64. The order of the
+        rows has no effect."""
         total = 0
         for row in range(self.size):
             # The value's seed depends on the key, so that a key with a null value and a value with
