@@ -50,7 +50,7 @@ _NAMES = {
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = {module for module in _NAMES if not module.startswith("_")}
 
-if TYPE_CHECKING:  # type checkers take these imports for __all__
+if TYPE_CHECKING:  # for type checkers, these imports define the public names
     from aiokafka.admin._group_descriptions import GroupDescription as GroupDescription
     from aiokafka.admin._group_descriptions import GroupListing as GroupListing
     from aiokafka.admin._group_descriptions import GroupMember as GroupMember

@@ -172,7 +172,7 @@ def _offsets(
 
 
 def _one_outcome(found: Outcomes[TopicPartition, V]) -> dict[TopicPartition, V] | KafkaError:
-    """Return the values of partitions, or one error; AdminItemsError for several partitions."""
+    """Return the values of all partitions, or the error that `outcome` raises."""
     try:
         return outcome(found)
     except KafkaError as error:
@@ -447,26 +447,27 @@ class ResetRule(Value):
 
     @classmethod
     def earliest(cls) -> Self:
-        """Return a rule: read from the first record."""
+        """Return a rule that resets partitions to their first record."""
         return cls(ResetKind.EARLIEST)
 
     @classmethod
     def latest(cls) -> Self:
-        """Return a rule: read from the end, only records that are written from now on."""
+        """Return a rule that resets partitions to their end: the group reads only later records."""
         return cls(ResetKind.LATEST)
 
     @classmethod
     def timestamp(cls, when: int | datetime.datetime) -> Self:
-        """Return a rule: read from the first record with this or a later timestamp.
+        """Return a rule that resets partitions to the first record with this or a later timestamp.
 
         `when` is in milliseconds since 1970, or a datetime with a time zone. A partition without
-        such a record is read from its end.
+        such a record is reset to its end.
         """
         return cls(ResetKind.TIMESTAMP, timestamp_of("when", when))
 
     @classmethod
     def duration(cls, ago: int | datetime.timedelta) -> Self:
-        """Return a rule: read from the time `ago` (milliseconds or a timedelta) before now."""
+        """Return a rule that resets partitions to the time `ago` (milliseconds or a timedelta)
+        before now."""
         ms = round(ago.total_seconds() * 1000) if isinstance(ago, datetime.timedelta) else ago
         if ms < 0:
             raise ValueError(f"ago: {ago!r}: must not be negative")
@@ -474,12 +475,12 @@ class ResetRule(Value):
 
     @classmethod
     def shift_by(cls, count: int) -> Self:
-        """Return a rule: add `count`, which may be negative, to the committed offsets."""
+        """Return a rule that adds `count`, which may be negative, to the committed offsets."""
         return cls(ResetKind.SHIFT_BY, as_int("count", count))
 
     @classmethod
     def to_offset(cls, offset: int) -> Self:
-        """Return a rule: read all partitions from this offset."""
+        """Return a rule that resets all partitions to this offset."""
         offset = as_int("offset", offset)
         if offset < 0:
             raise ValueError(f"offset: {offset!r}: must not be negative")
@@ -487,7 +488,7 @@ class ResetRule(Value):
 
     @classmethod
     def copy(cls, group_id: str) -> Self:
-        """Return a rule: read from the committed offsets of another group."""
+        """Return a rule that copies the committed offsets of another group."""
         return cls(ResetKind.COPY, group_id=group_id)
 
 

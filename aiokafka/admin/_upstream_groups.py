@@ -1,6 +1,7 @@
 """The admin client's methods from aiokafka about groups and their offsets.
 
-A program that only creates topics does not load this module and the messages of groups.
+A module of its own, so that a program that only creates topics does not load the messages of
+groups.
 """
 
 from __future__ import annotations

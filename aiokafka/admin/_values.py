@@ -60,7 +60,8 @@ def plain(value: Any) -> Any:
 
 @functools.cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass; cached, as one result has many values."""
+    """Return the names of the fields of a dataclass; cached, because one result has many values of
+    a class."""
     if not dataclasses.is_dataclass(kind):
         return ()
     return tuple(field.name for field in dataclasses.fields(kind))
@@ -152,7 +153,7 @@ def as_int(argument: str, value: Any) -> int:
 def refuse_other_names(argument: str, values: Iterable[str] | None) -> None:
     """Raise TypeError for one string, and for a collection with other objects than strings."""
     if isinstance(values, str):
-        # A string would be taken for an iterable of names of one letter.
+        # A string is an iterable, too: of names with one letter each.
         raise TypeError(f"{argument}: must be several names, not one str")
     if isinstance(values, Collection):
         for value in values:

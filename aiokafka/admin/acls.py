@@ -139,7 +139,7 @@ def check_filter(argument: str, wanted: Any) -> AclFilter:
 
 
 class Acls(AdminApi):
-    """Calls about access control lists: `admin.acls`.
+    """The sub-client `admin.acls`, for access control lists.
 
     All calls raise SecurityDisabled in a cluster without `authorizer.class.name`, and
     ClusterAuthorizationFailedError for a user who may not describe or alter the cluster. Brokers

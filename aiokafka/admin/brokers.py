@@ -169,7 +169,7 @@ class LogDir(Value):
 
 
 class Brokers(AdminApi):
-    """Calls about brokers and the cluster: `admin.brokers`."""
+    """The sub-client `admin.brokers`, for brokers and the cluster."""
 
     async def describe_cluster(
         self,
@@ -530,7 +530,8 @@ def _description(
 
 
 def _quorum_in(response: raft.DescribeQuorumResponse) -> raft.PartitionData:
-    """Return the partition of the metadata log; raise its error or that of the response."""
+    """Return the partition of the metadata log; raise the error of the partition or the
+    response."""
     raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
     found = [each for topic in response.topics for each in topic.partitions]
     if len(found) != 1:

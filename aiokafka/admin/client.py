@@ -278,77 +278,77 @@ class AIOKafkaAdminClient(Reporting):
 
     @cached_property
     def acls(self) -> Acls:
-        """Calls about ACL entries."""
+        """The sub-client for ACL entries."""
         from aiokafka.admin.acls import Acls
 
         return Acls(self)
 
     @cached_property
     def brokers(self) -> Brokers:
-        """Calls about brokers, controllers and the cluster."""
+        """The sub-client for brokers, controllers and the cluster."""
         from aiokafka.admin.brokers import Brokers
 
         return Brokers(self)
 
     @cached_property
     def configs(self) -> Configs:
-        """Calls about configurations."""
+        """The sub-client for configurations."""
         from aiokafka.admin.configs import Configs
 
         return Configs(self)
 
     @cached_property
     def groups(self) -> Groups:
-        """Calls about groups and their offsets."""
+        """The sub-client for groups and their offsets."""
         from aiokafka.admin.groups import Groups
 
         return Groups(self)
 
     @cached_property
     def offsets(self) -> Offsets:
-        """Calls about the offsets of partitions."""
+        """The sub-client for the offsets of partitions."""
         from aiokafka.admin.offsets import Offsets
 
         return Offsets(self)
 
     @cached_property
     def quotas(self) -> Quotas:
-        """Calls about client quotas."""
+        """The sub-client for client quotas."""
         from aiokafka.admin.quotas import Quotas
 
         return Quotas(self)
 
     @cached_property
     def records(self) -> Records:
-        """Calls about records."""
+        """The sub-client for records."""
         from aiokafka.admin.records import Records
 
         return Records(self)
 
     @cached_property
     def tokens(self) -> Tokens:
-        """Calls about delegation tokens."""
+        """The sub-client for delegation tokens."""
         from aiokafka.admin.tokens import Tokens
 
         return Tokens(self)
 
     @cached_property
     def topics(self) -> Topics:
-        """Calls about topics."""
+        """The sub-client for topics."""
         from aiokafka.admin.topics import Topics
 
         return Topics(self)
 
     @cached_property
     def transactions(self) -> Transactions:
-        """Calls about transactions and their producers."""
+        """The sub-client for transactions and their producers."""
         from aiokafka.admin.transactions import Transactions
 
         return Transactions(self)
 
     @cached_property
     def users(self) -> Users:
-        """Calls about users and their SCRAM credentials."""
+        """The sub-client for users and their SCRAM credentials."""
         from aiokafka.admin.users import Users
 
         return Users(self)

@@ -188,7 +188,7 @@ T = TypeVar("T")
 
 
 class Configs(AdminApi):
-    """Calls about configurations: `admin.configs`.
+    """The sub-client `admin.configs`, for configurations.
 
     A resource is given as a `ConfigKey`, such as `ConfigKey.topic("orders")`, as a tuple of type
     and name, such as `("topic", "orders")`, or as a `ConfigResource`. Results have ConfigKey as

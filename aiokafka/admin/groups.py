@@ -44,7 +44,7 @@ __all__ = ["Groups"]
 
 
 class Groups(AdminApi):
-    """Calls about groups: `admin.groups`.
+    """The sub-client `admin.groups`, for groups.
 
     A request about a group goes to the group's coordinator, which is looked up again after the
     group has moved. Each coordinator gets one request for all its groups if the broker supports

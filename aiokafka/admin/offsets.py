@@ -85,7 +85,7 @@ _LEVELS = ("read_uncommitted", "read_committed")
 
 
 class Offsets(AdminApi):
-    """Calls about the offsets of partitions: `admin.offsets`.
+    """The sub-client `admin.offsets`, for the offsets of partitions.
 
     The committed offsets of groups are in `admin.groups`.
     """

@@ -53,7 +53,8 @@ class QuotaEntity(Value):
             raise ValueError("ip: must stand alone")
 
     def __str__(self) -> str:
-        """Return the form of Kafka's tools, such as "user=alice, client-id=<default>"."""
+        """Return the entity as Kafka's tools print it, such as "user=alice,
+        client-id=<default>"."""
         return ", ".join(f"{kind}={_text(name)}" for kind, name in parts(self).items())
 
 
@@ -94,7 +95,7 @@ def _text(name: str | QuotaName) -> str:
 
 
 class Quotas(AdminApi):
-    """Calls about client quotas (KIP-546, Kafka 2.6): `admin.quotas`.
+    """The sub-client `admin.quotas`, for client quotas (KIP-546, Kafka 2.6).
 
     Quotas have Kafka's names: `producer_byte_rate` and `consumer_byte_rate` in bytes per second,
     `request_percentage` of the time of a broker's thread, `controller_mutation_rate` in partitions

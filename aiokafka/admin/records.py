@@ -19,7 +19,7 @@ __all__ = ["Records"]
 
 
 class Records(AdminApi):
-    """Calls about records: `admin.records`."""
+    """The sub-client `admin.records`, for records."""
 
     async def delete(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None

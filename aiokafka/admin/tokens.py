@@ -59,7 +59,7 @@ class DelegationToken:
 
 
 class Tokens(AdminApi):
-    """Calls about delegation tokens (KIP-48, Kafka 1.1): `admin.tokens`.
+    """The sub-client `admin.tokens`, for delegation tokens (KIP-48, Kafka 1.1).
 
     Principals are strings such as "User:alice". Brokers and controllers apply a change a moment
     after the call.

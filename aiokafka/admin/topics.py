@@ -158,7 +158,7 @@ class TopicCreation(Value):
 
 
 class Topics(AdminApi):
-    """Calls about topics: `admin.topics`.
+    """The sub-client `admin.topics`, for topics.
 
     A topic is given by its name or, where noted, by its id as a `uuid.UUID`.
     """

@@ -133,7 +133,7 @@ _LONGEST_MS = 900_000 + 300_000
 
 
 class Transactions(AdminApi):
-    """Calls about transactions and their producers: `admin.transactions`."""
+    """The sub-client `admin.transactions`, for transactions and their producers."""
 
     async def describe(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None

@@ -97,7 +97,7 @@ def as_mechanism(mechanism: object) -> ScramMechanism:
 
 
 class Users(AdminApi):
-    """Calls about users and their SCRAM credentials (KIP-554, Kafka 2.7): `admin.users`.
+    """The sub-client `admin.users`, for users and their SCRAM credentials (KIP-554, Kafka 2.7).
 
     A user has one credential (one password) for each mechanism. Brokers apply a change a moment
     after the call; existing connections stay authenticated.

@@ -157,7 +157,7 @@ class BatchBuilder:
         return self._first_timestamp
 
     def _records(self) -> RecordBatchBuilder:
-        if self._builder is None:  # compiled, and created without __init__
+        if self._builder is None:  # a compiled object created without __init__
             text = "the batch was not initialised"  # type: ignore[unreachable]
             raise TypeError(f"{text}: __init__ was not called")
         return self._builder

@@ -345,7 +345,7 @@ class BatchCompletion:
         self.last_error = (self._loop.time(), error)
         if batch.is_done:
             queue.remove_in_flight(batch)
-            self._lose(queue, batch, error)
+            self._settle_failed(queue, batch, error)
         else:
             queue.requeue(batch, error)
             self.meter.returned(batch)
@@ -488,7 +488,7 @@ class BatchCompletion:
         queue.drop(batch)
         batch.fail(lambda _: renewed(error))
         self.pending.finish(batch)
-        self._lose(queue, batch, error)
+        self._settle_failed(queue, batch, error)
         self.meter.failed(batch, error)
 
     def fail(
@@ -505,13 +505,15 @@ class BatchCompletion:
         if not was_done:
             batch.fail(by_record or (lambda _: renewed(error)))
             self.pending.finish(batch)
-        self._lose(queue, batch, error)
+        self._settle_failed(queue, batch, error)
         if queue.waiting:
             self._send_next(queue)
         if not was_done:
             self.meter.failed(batch, error)
 
-    def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
+    def _settle_failed(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException
+    ) -> None:
         """Settle a failed batch that has left its queue: update its sequence and transaction, and
         release its memory."""
         self.last_error = (self._loop.time(), error)

@@ -505,7 +505,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             topic, value, key, partition, timestamp_ms, pairs
         )
         if future is None:
-            return await self._send_patiently(topic, value, key, partition, timestamp_ms, pairs)
+            return await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return future
 
     async def send_and_wait(
@@ -532,7 +532,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             topic, value, key, partition, timestamp_ms, pairs, True
         )
         if future is None:
-            future = await self._send_patiently(topic, value, key, partition, timestamp_ms, pairs)
+            future = await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return await future
 
     def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
@@ -549,7 +549,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 refuse_awaitable("value_serializer", value)
         return key, value
 
-    async def _send_patiently(
+    async def _send_declined(
         self,
         topic: str,
         value: Any,

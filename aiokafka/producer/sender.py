@@ -279,7 +279,7 @@ class Sender:
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Route queues again after a change of leaders or partitions."""
         self.health.look()
-        # The partitions of a topic are read from the new metadata for its next record.
+        # Clear the cached partitions, so that the next record of a topic uses the new metadata.
         self.accumulator.clear_topics()
         if self.owner.is_stopping:
             return

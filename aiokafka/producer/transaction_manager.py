@@ -201,7 +201,7 @@ class ProducerIdState:
 
     def lacks_id(self, queue: PartitionQueue) -> bool:
         """Return whether batches of `queue` wait for another producer id."""
-        return self.wants_producer_id and self._is_over(queue.sequence)
+        return self.wants_producer_id and self._needs_preparation(queue.sequence)
 
     # -- sequence numbers
 
@@ -219,12 +219,12 @@ class ProducerIdState:
         sequence.used_at = now
         if self.transaction is not None and not self.transaction.admits(queue.partition):
             return False
-        if self._is_over(sequence):
+        if self._needs_preparation(sequence):
             if sequence.has_gap:
                 if queue.in_flight:
                     return False
                 queue.clear_sequences()
-            if not batch.has_sequence and (queue.in_flight or not self._begin_again(sequence)):
+            if not batch.has_sequence and (queue.in_flight or not self._prepare_sequence(sequence)):
                 return False
         # A leader accepts any first number from a producer id that it does not know:
         #
@@ -321,16 +321,16 @@ class ProducerIdState:
         if is_oldest(queue, batch):
             sequence.has_gap = True
 
-    def _is_over(self, sequence: PartitionSequence) -> bool:
-        """Return whether `_begin_again` must prepare the sequence before the next new batch: a
-        batch has failed, the leader reported a gap, or the producer id or epoch has changed."""
+    def _needs_preparation(self, sequence: PartitionSequence) -> bool:
+        """Return whether `_prepare_sequence` must be called before the next new batch: a batch has
+        failed, the leader reported a gap, or the producer id or epoch has changed."""
         is_old = sequence.generation != self.generation
         return sequence.is_uncertain or sequence.has_gap or is_old
 
     def _is_current(self, sequence: PartitionSequence, batch: ProducerBatch) -> bool:
         return batch.producer_id == sequence.producer_id and batch.producer_epoch == sequence.epoch
 
-    def _begin_again(self, sequence: PartitionSequence) -> bool:
+    def _prepare_sequence(self, sequence: PartitionSequence) -> bool:
         """Prepare the sequence for a new batch, under another epoch or producer id if necessary.
         The caller has checked that no batch of the partition is in flight.
 
@@ -704,7 +704,8 @@ class Transaction:
                 # Programs repeat a commit after a KafkaTimeoutError without this attribute.
                 vars(error)["requires_abort"] = True
             if isinstance(error, FencedInstanceId):
-                # Fatal for the consumer whose offsets were sent, but not for this producer.
+                # The error is fatal for the consumer whose offsets were sent, but not for this
+                # producer.
                 vars(error)["is_fatal"] = False
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
