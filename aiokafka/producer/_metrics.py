@@ -137,7 +137,7 @@ class ProducerMeter:
             counts.retries += batch.record_count
 
     def split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Count a split batch; the `parts` of a batch that was sent count as requeued now."""
+        """Count a split batch. If the batch was sent before, its `parts` count as requeued now."""
         self.splits += 1
         self.forget(batch)
         if batch.attempts:

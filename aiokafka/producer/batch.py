@@ -615,7 +615,7 @@ def _call_nothing(_: Any) -> None:
 
 
 def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
-    # The constructor of the compiled class would convert its arguments to Python objects first.
+    # Skip the constructor: in the compiled class it would convert its arguments to Python objects.
     future = RecordFuture.__new__(RecordFuture)
     _cpython.spare_dict(future)
     future._outcome = outcome

@@ -106,7 +106,8 @@ class BatchBuilder:
             return None
         if offset == 0:
             self._first_timestamp = stamp
-        # The constructor of the compiled class would convert its arguments to Python objects first.
+        # Skip the constructor: in the compiled class it would convert its arguments to Python
+        # objects.
         record = AppendedRecord.__new__(AppendedRecord)
         record.offset = offset
         record.size = builder.size - before

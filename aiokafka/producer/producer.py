@@ -537,7 +537,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
         if key is None and value is None:
-            # `checked_record` refuses the record; do not call the serializers before.
+            # Do not call the serializers: `checked_record` will raise an error for this record.
             return None, None
         if self._key_serializer is not None:
             key = self._key_serializer(key)
@@ -658,7 +658,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 return queues, waited
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Raise WrongArgument unless `partition` exists, if necessary after a refresh."""
+        """Raise WrongArgument unless `partition` exists, if necessary after a metadata refresh."""
         if partition >= 0:
             known = await self.client.wait_for_partition(TopicPartition(topic, partition), deadline)
         else:
@@ -856,7 +856,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         deadline = self._loop.time() + self._given.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
-    _metadata = property(lambda self: self.client.cluster)  # a name of aiokafka
+    _metadata = property(lambda self: self.client.cluster)  # aiokafka's name of `client.cluster`
 
     @property
     def buffer_available_bytes(self) -> int:

@@ -115,7 +115,7 @@ class PartitionSequence:
         self.is_uncertain = False
         """Whether a sequenced batch has failed, so that `expected` may never reach `next`."""
         self.is_unresolved = False
-        """Whether a batch has failed although it may still be written."""
+        """Whether a batch has failed although a leader may still write it."""
         self.has_gap = False
         """Whether the leader reported that records before the oldest batch are missing."""
         self.known_id = -1
@@ -146,7 +146,7 @@ class ProducerIdState:
         self.generation = 0
         """The number of calls of `set_producer_id`."""
         self.wants_producer_id = True
-        """Whether another producer id is needed, for which new batches wait."""
+        """Whether another producer id is needed. New batches wait for it."""
         self.id_error: BaseException | None = None
         """The error of the last request for a producer id; None after a success."""
         self._first_epoch = -1
@@ -265,8 +265,8 @@ class ProducerIdState:
         return True
 
     def set_topic_id(self, queue: PartitionQueue, topic_id: bytes | None) -> None:
-        """Set the topic id of the last metadata. If it has changed, the topic was recreated, and
-        the leader knows no producer id."""
+        """Set the topic id of the last metadata. If the topic id has changed, the topic was
+        recreated, and the leader knows no producer id."""
         sequence = queue.sequence
         if topic_id != sequence.topic_id:
             sequence.topic_id = topic_id
@@ -295,8 +295,8 @@ class ProducerIdState:
             transaction.fail(error)
 
     def is_past(self, batch: ProducerBatch) -> bool:
-        """Return whether `batch` belongs to a transaction that was aborted before the response
-        came.
+        """Return whether `batch` belongs to a transaction that was aborted before the batch had a
+        response.
 
         This happens only in transactions of version 2 (KIP-890), where each transaction has its own
         epoch: with version 1 an abort waits for the responses.

@@ -49,7 +49,7 @@ _MODULES = {GZIP: "zlib", SNAPPY: "snappy", LZ4: "lz4.frame", ZSTD: "zstandard"}
 _LEVELS = {GZIP: (1, 9), LZ4: (1, 17), ZSTD: (-131072, 22)}  # KIP-390
 _GZIP_DEFAULT_LEVEL = 6  # zlib's own default and Java's
 _ZSTD_DEFAULT_LEVEL = 3
-_GZIP_WINDOW = 31  # largest window, gzip header and trailer
+_GZIP_WINDOW = 31  # 15 for the largest window, 16 for a gzip header and trailer
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _XERIAL_HEADER = (
     b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # snappy-java's stream, version 1
