@@ -128,7 +128,7 @@ class HangingTransaction(Value):
     """The transactional id of this producer; None if no coordinator knows the producer."""
 
 
-# The default of transaction.max.timeout.ms, and the time that Kafka's tools add to it.
+# The default of transaction.max.timeout.ms, and the five minutes that Kafka's tool adds.
 _LONGEST_MS = 900_000 + 300_000
 
 

@@ -25,8 +25,8 @@ __all__ = [
 
 Headers = Iterable[tuple[str, bytes | bytearray | memoryview | None]]
 
-# base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
-# max timestamp, producer id, producer epoch, base sequence, record count
+# The fields: base offset, length, leader epoch, magic, crc, attributes, last offset delta, first
+# timestamp, max timestamp, producer id, producer epoch, base sequence, record count
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_AT = 17
 _CRC_START = 21

@@ -131,7 +131,7 @@ class BinaryBuilder:
         self._mark_nulls = self._nulls
 
     def roll_back(self) -> None:
-        """Restore the state of `mark`."""
+        """Restore the state that `mark` has saved."""
         bits = self._bits_at
         for row in range(self._mark_count, self.count):
             bits[row >> 3] |= 1 << (row & 7)
