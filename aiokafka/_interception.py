@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from aiokafka.errors import KafkaTimeoutError
 __all__ = ["Interception"]
 
 T = TypeVar("T")
+
+Methods = tuple[Callable[..., Any], ...]
 
 _turn: ContextVar[Awaitable[Any] | None] = ContextVar("turn", default=None)
 """The notification coroutine that runs in this context, or that started this context's task."""
@@ -68,49 +70,98 @@ class Interception:
         self._is_closed = False
         for interceptor in self._interceptors:
             self._guard.call(interceptor.configure, options)
+        self._idle: list[Any] = [getattr(each, "_is_idle", None) for each in self._interceptors]
+        self.may_be_idle = None not in self._idle
 
-    async def pass_on(
-        self,
-        method: str,
-        item: T,
-        is_valid: Callable[[Any], bool],
-        cancelled: Callable[[T, int], None] | None = None,
-    ) -> T:
-        """Pass `item` through `method` of all interceptors, and return the result.
+    @property
+    def is_idle(self) -> bool:
+        """Whether calls of the interceptors would have no effect now, as of a tracer without a
+        recorder. False if `may_be_idle` is."""
+        return self.may_be_idle and all(is_idle() for is_idle in self._idle)
 
-        If the call is cancelled, call `cancelled` with the last result and the number of
-        interceptors that were called.
-        """
-        for number, interceptor in enumerate(self._interceptors, 1):
+    def methods(self, name: str) -> tuple[Callable[..., Any], ...]:
+        """Return the methods `name` of all interceptors, as they are now."""
+        return tuple(getattr(interceptor, name) for interceptor in self._interceptors)
+
+    def pass_on(
+        self, item: T, methods: Methods, is_valid: Callable[[Any], bool], first: int = 0
+    ) -> T | Coroutine[Any, Any, T]:
+        """Pass `item` through the methods from number `first` on, and return the result; if a
+        method returns an awaitable, return a coroutine of the result."""
+        number = first
+        for method in methods[first:] if first else methods:
+            number += 1
             try:
-                result = getattr(interceptor, method)(item)
-                if inspect.isawaitable(result):
-                    result = await _result_of(result)
-                if result is not None and not is_valid(result):
-                    raise TypeError(f"{method} of {interceptor!r} returned {result!r}")
-            except Exception as error:
+                result = method(item)
+            except (Exception, asyncio.CancelledError) as error:
+                # A plain function raises CancelledError only from a cancelled future that it reads.
                 self._guard.complain(error)
                 continue
-            except asyncio.CancelledError:
-                if cancelled is not None:
-                    cancelled(item, number)
-                raise
-            if result is not None:
+            if result is None:
+                continue
+            if is_valid(result):
                 item = result
+            elif inspect.isawaitable(result):
+                return self._pass_on_later(item, methods, is_valid, number, result)
+            else:
+                self._refuse(method, result)
         return item
 
-    def tell(self, method: str, *args: Any, count: int | None = None) -> None:
-        """Notify the interceptors, or the first `count`; `run()` awaits their coroutines."""
-        for interceptor in self._interceptors[:count]:
-            result = self._guard.call(getattr(interceptor, method), *args)
-            if inspect.isawaitable(result):
-                self._waiting.append(result)
-                self._wake.set()
+    async def _pass_on_later(
+        self,
+        item: T,
+        methods: Methods,
+        is_valid: Callable[[Any], bool],
+        number: int,
+        awaitable: Awaitable[Any],
+    ) -> T:
+        """Await the result of the last of `number` methods, and continue `pass_on`."""
+        try:
+            result = await _result_of(awaitable)
+        except Exception as error:
+            self._guard.complain(error)
+        except asyncio.CancelledError:
+            self.cancelled(item, number)
+            raise
+        else:
+            if is_valid(result):
+                item = result
+            elif result is not None:
+                self._refuse(methods[number - 1], result)
+        passed = self.pass_on(item, methods, is_valid, number)
+        return await passed if inspect.iscoroutine(passed) else passed
+
+    def cancelled(self, item: Any, count: int) -> None:
+        """Called if the coroutine of `pass_on` is cancelled, with the last result and the number of
+        methods that were called."""
+
+    def _refuse(self, method: Callable[..., Any], result: Any) -> None:
+        self._guard.complain(TypeError(f"{method!r} returned {result!r}"))
+
+    def tell(self, methods: Methods, *args: Any) -> None:
+        """Call all methods; `run()` awaits the coroutines that they return."""
+        for method in methods:
+            try:
+                result = method(*args)
+            except (Exception, asyncio.CancelledError) as error:
+                self._guard.complain(error)
+                continue
+            if result is not None and inspect.isawaitable(result):
+                self._enqueue(method, result)
+
+    def _enqueue(self, method: Callable[..., Any], awaitable: Awaitable[Any]) -> None:
+        self._waiting.append(awaitable)
+        self._wake.set()
         if self._is_closed:
             self.close()
         while self._drops and len(self._waiting) > _MOST:
             _drop(self._waiting.popleft())
-            self._guard.complain(KafkaTimeoutError(f"{method} is slower than it is called"))
+            self._guard.complain(KafkaTimeoutError(f"{method!r} is slower than it is called"))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many coroutines wait that callers of `tell` await `wait_for_room` first."""
+        return len(self._waiting) >= _MOST
 
     async def wait_for_room(self, deadline: float) -> None:
         """Wait while too many coroutines wait. Raises KafkaTimeoutError at `deadline` (loop time).
@@ -119,7 +170,7 @@ class Interception:
         """
         if self._is_inside:
             return
-        while len(self._waiting) >= _MOST and not self._is_closed:
+        while self.is_full and not self._is_closed:
             self._moved.clear()
             try:
                 async with timeout_at(deadline):

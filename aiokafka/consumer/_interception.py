@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._interception import Interception
+from aiokafka._log import SubjectLog
 from aiokafka.consumer._context import ConsumerContext, intercepting
-from aiokafka.consumer._partition_state import Phase
+from aiokafka.consumer._partition_state import PartitionState, Phase
+from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.interceptors import Records
 
-__all__ = ["intercept", "intercept_one"]
+__all__ = ["ConsumerInterception", "intercept", "intercept_one", "resume"]
+
+
+class ConsumerInterception(Interception):
+    """The interceptors of a consumer."""
+
+    def __init__(self, config: ConsumerConfig, log: SubjectLog) -> None:
+        super().__init__(config.interceptors, log, config.introduction, drops=True)
+        self._on_poll = tuple(
+            method
+            for method in self.methods("on_poll")
+            if getattr(method, "__func__", None) is not ConsumerInterceptor.on_poll
+        )
+        self._on_consume = self.methods("on_consume")
+        self.committed = partial(self.tell, self.methods("on_commit"))
+        """Called with the offsets of a commit."""
+
+    def begin(
+        self, records: Records, waited: float = 0.0
+    ) -> Records | Coroutine[Any, Any, Records]:
+        """Return the records that the interceptors return for `records`; a coroutine of these if an
+        interceptor returns an awaitable. The reading call has waited for `waited` seconds."""
+        if self._on_poll:
+            self.tell(self._on_poll, waited)
+        return self.pass_on(records, self._on_consume, _are_records)
 
 
 async def intercept(
@@ -36,32 +68,20 @@ async def intercept(
 
     At `deadline` (loop time; None = never), and when the consumer stops or fails, the position of
     all partitions moves back.
+
+    `FetchBuffer.next()` does the same for a single record, as long as nothing has to be awaited;
+    `resume()` does the rest.
     """
     interception = context.interception
-    if interception is None:
-        return records
+    assert interception is not None
     assignment = context.subscriptions.assignment
     # Count first, because interceptors may change the lists.
     counts = {state: len(some) for tp, some in records.items() if (state := assignment.get(tp))}
-    with context.queue.intercepting(), intercepting(context.queue):
-        try:
-            for state in counts:
-                state.show(records[state.tp][0].offset)
-            interception.tell("on_poll", asyncio.get_running_loop().time() - began_at)
-            result = await interception.pass_on("on_consume", records, _are_records)
-            is_free = await context.queue.wait_for_release(deadline)
-        except BaseException:
-            for state, count in counts.items():
-                state.give_back(count)
-            raise
-        if not is_free:
-            for state, count in counts.items():
-                state.give_back(count)
-            return {}
+    with _withheld(context, counts):
         for state in counts:
-            state.hand_over(context.queue.buffer.call)
-    gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
-    return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
+            state.show(records[state.tp][0].offset)
+        passed = interception.begin(records, asyncio.get_running_loop().time() - began_at)
+        return await _finish(context, counts, passed, deadline)
 
 
 async def intercept_one(
@@ -70,7 +90,54 @@ async def intercept_one(
     """Return one record as changed by the interceptors; None if they drop the record, or its
     partition was revoked."""
     place = TopicPartition(record.topic, record.partition)
-    records = await intercept(context, {place: [record]}, began_at, None)
+    return _first(await intercept(context, {place: [record]}, began_at, None))
+
+
+async def resume(context: ConsumerContext) -> ConsumerRecord[Any, Any] | None:
+    """Return the record for which `FetchBuffer.next()` has called the interceptors, as
+    `intercept_one()` does."""
+    state, passed = context.queue.buffer.pop_unfinished()
+    counts = {state: 1}
+    with _withheld(context, counts):
+        return _first(await _finish(context, counts, passed, None))
+
+
+@contextmanager
+def _withheld(context: ConsumerContext, counts: Mapping[PartitionState, int]) -> Iterator[None]:
+    """Return no records to other readers during the `with` block; if the block raises, move the
+    positions back to the records, as many as `counts` has by partition."""
+    with context.queue.intercepting(), intercepting(context.queue):
+        try:
+            yield
+        except BaseException:
+            _give_back(counts)
+            raise
+
+
+async def _finish(
+    context: ConsumerContext,
+    counts: Mapping[PartitionState, int],
+    passed: Records | Coroutine[Any, Any, Records],
+    deadline: float | None,
+) -> Records:
+    """Return the records that the interceptors return, as soon as no rebalance is in progress, and
+    move the positions behind them."""
+    result = await passed if isinstance(passed, CoroutineType) else passed
+    if not await context.queue.wait_for_release(deadline):
+        _give_back(counts)
+        return {}
+    for state in counts:
+        state.hand_over(context.queue.buffer.call)
+    gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
+    return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
+
+
+def _give_back(counts: Mapping[PartitionState, int]) -> None:
+    for state, count in counts.items():
+        state.give_back(count)
+
+
+def _first(records: Records) -> ConsumerRecord[Any, Any] | None:
     return next((one for some in records.values() for one in some), None)
 
 

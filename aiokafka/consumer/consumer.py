@@ -686,6 +686,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return await self._read_one(partitions)
 
     async def _read_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
+        if self._queue.buffer.unfinished is not None:
+            # The fast path has found a record, and an interceptor has returned an awaitable.
+            from aiokafka.consumer._interception import resume
+
+            record = await resume(self._context)
+            if record is not None:
+                return record
         wanted = as_wanted(partitions) if partitions else None
         began_at = self._begin_call()
         if not await self._maybe_yield():
@@ -699,7 +706,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 await self._fetch.wait_for_records(wanted, self._next_look(told_at))
                 self._yielded_at = self._loop.time()
                 self._check_can_read()
-            elif self._context.interception is None:
+            elif self._queue.buffer.interceptor is None:
                 return record
             else:
                 from aiokafka.consumer._interception import intercept_one
@@ -753,7 +760,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             if not in_time and until == deadline:
                 break
         result = records
-        if records and self._context.interception is not None:
+        if records and self._queue.buffer.interceptor is not None:
             from aiokafka.consumer._interception import intercept
 
             limit_at = began_at + timeout_ms / 1000
@@ -796,6 +803,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)
         self._queue.buffer.begin_call()
+        interception = self._context.interception
+        if interception is not None:
+            self._queue.buffer.set_interceptor(None if interception.is_idle else interception.begin)
         return self._loop.time()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:

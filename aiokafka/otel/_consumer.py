@@ -104,6 +104,11 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         self._identity.learn(options)
         self._is_interceptor = True
 
+    def _is_idle(self) -> bool:
+        """Return whether nothing records what `on_poll` and `on_consume` do."""
+        is_own = type(self) is ConsumerTelemetry  # a subclass may have other work to do
+        return is_own and _names.is_noop(self._tracer) and _names.is_noop(self._duration)
+
     def on_poll(self, seconds: float) -> None:
         """Save how long a call has waited for its records."""
         # `on_consume` is called next.
@@ -119,7 +124,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         measured = self._measured("poll")
         self._place(measured, topics, partitions if self._partitions else ())
         self._duration.record(self._poll_seconds, measured, _NOWHERE)
-        if is_suppressed() or has_own_spans():
+        if _names.is_noop(self._tracer) or is_suppressed() or has_own_spans():
             return
         attributes: dict[str, Any] = {
             **self._identity.attributes,

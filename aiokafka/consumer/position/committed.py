@@ -513,7 +513,7 @@ class OffsetCommitter:
             raise
         self._meter.committed(plain, began_at, None)
         if self._interception is not None:
-            self._interception.tell("on_commit", plain)
+            self._interception.committed(plain)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
