@@ -8,9 +8,8 @@ members, which is faster to create.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import inspect
-from dataclasses import dataclass
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -32,14 +31,31 @@ _TYPES = {
     "serialized_value_size": "int",
     "headers": "tuple[tuple[str, bytes | None], ...]",
 }
-_TEMPLATE: Any = dataclasses.make_dataclass(
-    "ConsumerRecord",
-    list(_TYPES.items()),
-    namespace={"__doc__": "Has the fields of a record."},  # the default needs a signature
-    init=False,
-    repr=False,
-    eq=False,
-)
+
+
+class _OfDataclass:
+    """An attribute that `dataclasses` reads, taken from a dataclass with the same fields, which is
+    made on first use: few programs need it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: object, kind: type) -> Any:
+        return getattr(_same_dataclass(), self._name)
+
+
+@functools.cache
+def _same_dataclass() -> Any:
+    import dataclasses
+
+    return dataclasses.make_dataclass(
+        "ConsumerRecord",
+        list(_TYPES.items()),
+        namespace={"__doc__": "Has the fields of a record."},  # the default needs a signature
+        init=False,
+        repr=False,
+        eq=False,
+    )
 
 
 class _Signature:
@@ -60,8 +76,8 @@ class _Signature:
 class Record:
     """A record read from a partition; mutable, and takes further attributes."""
 
-    __dataclass_fields__ = _TEMPLATE.__dataclass_fields__
-    __dataclass_params__ = _TEMPLATE.__dataclass_params__
+    __dataclass_fields__ = _OfDataclass("__dataclass_fields__")
+    __dataclass_params__ = _OfDataclass("__dataclass_params__")
     __match_args__ = tuple(_TYPES)
     __annotations__ = _TYPES
     __signature__ = _Signature()
@@ -127,6 +143,8 @@ class Record:
     __hash__ = None  # type: ignore[assignment]  # mutable, and compared by value
 
     def __replace__(self, **changes: Any) -> Any:
+        import dataclasses
+
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -211,6 +229,7 @@ with contextlib.suppress(AttributeError):
     Record.__init__.__annotations__ = {**_TYPES, "return": "None"}
 
 if TYPE_CHECKING:
+    from dataclasses import dataclass
 
     @dataclass
     class ConsumerRecord(Generic[KT, VT]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
@@ -496,6 +495,8 @@ class ClusterMetadata:
         return twin
 
     def _twin(self) -> ClusterMetadata:
+        import copy  # imported on demand: few programs change metadata by themselves
+
         twin = copy.copy(self)
         twin.epoch = self.epoch + 1
         twin._by_leader = None

@@ -8,7 +8,6 @@ classes for failed connections. All but `ConsumerStoppedError` and `IllegalOpera
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -1102,6 +1101,8 @@ def renewed(error: ErrorT) -> ErrorT | KafkaError:
     An exception object must not be raised in two tasks, because each adds its traceback. An
     exception that cannot be copied becomes a KafkaError with its name and text.
     """
+    import copy
+
     try:
         twin = copy.copy(error)
     except Exception:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka._jaas import parse_jaas, read_login
+from aiokafka._properties import parse_jaas, read_login
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -18,13 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from aiokafka.protocol import _codegen
 from aiokafka.protocol._codegen import Source, make_decoder, make_encoder
-from aiokafka.protocol.compiler import GENERATED
+from aiokafka.protocol.compiler import GENERATED, generated_version
 from aiokafka.protocol.messages import APIS, request_class
 from aiokafka.protocol.schema import EMPTY, Struct
 
 FOLDER = Path(_codegen.__file__).parent / "_generated"
 HEAD = '''# mypy: ignore-errors
-"""Codecs of the newest versions, written by `tools/generate_codecs.py`."""
+"""Codecs of common messages, written by `tools/generate_codecs.py`."""
 
 {messages}
 from aiokafka.protocol.primitives import Packers, Unpackers, as_bytes, as_list, as_uuid, bad_length
@@ -120,10 +120,10 @@ def text_of(role: str) -> str:
     for api_key, (_, name) in sorted(APIS.items()):
         if GENERATED.get(name) == role:
             request = request_class(api_key)
-            newest = request.VERSIONS[1]
-            flexible = request.FLEXIBLE is not None and newest >= request.FLEXIBLE
-            module.add("encode", request, newest, flexible)
-            module.add("decode", request.RESPONSE, newest, flexible)
+            version = generated_version(name, request)
+            flexible = request.FLEXIBLE is not None and version >= request.FLEXIBLE
+            module.add("encode", request, version, flexible)
+            module.add("decode", request.RESPONSE, version, flexible)
     return module.text()
 
 

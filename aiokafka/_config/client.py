@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Set
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._config.options import Choice, Flag, Milliseconds, Number, Options, Text, option
+from aiokafka._config.options import (
+    Choice,
+    Flag,
+    Milliseconds,
+    Number,
+    Options,
+    Text,
+    nested,
+    option,
+)
 from aiokafka._config.security import SecurityConfig
 from aiokafka._version import __version__
 
@@ -234,7 +242,7 @@ class ClientConfig(Options):
         "group, whose assignor may prefer partitions with such a replica.",
         when="If brokers have racks: the zone of the client saves traffic between zones.",
     )
-    security: SecurityConfig = field(default_factory=SecurityConfig)
+    security: SecurityConfig = nested(SecurityConfig)
 
     @property
     def is_for_controllers(self) -> bool:

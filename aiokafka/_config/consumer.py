@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.client import ClientConfig
@@ -19,6 +18,7 @@ from aiokafka._config.options import (
     Number,
     Options,
     Text,
+    nested,
     option,
 )
 from aiokafka._subject import Subject
@@ -128,7 +128,7 @@ class ConsumerConfig(Options):
             f"Consumer {client_id}{group}", client_id=client_id, group_id=self.group_id or None
         )
 
-    client: ClientConfig = field(default_factory=ClientConfig)
+    client: ClientConfig = nested(ClientConfig)
     group_id: str | None = option(
         Text(optional=True),
         "group_id",
@@ -388,14 +388,13 @@ class ConsumerConfig(Options):
 
     def _refuse_classic_options(self) -> None:
         """Raise ValueError for an option that the broker decides with group_protocol="consumer"."""
-        fields = self.__dataclass_fields__
+        options = {each.name: each for each in self.describe()}
         for name, instead in _CLASSIC_OPTIONS.items():
-            field = fields[name]
-            if getattr(self, name) != field.default:
-                keyword = field.metadata["option"].keyword
+            described = options[name]
+            if getattr(self, name) != described.converted_default:
                 raise ValueError(
-                    f"{keyword}: is a setting of the broker with group_protocol='consumer': "
-                    f"{instead}"
+                    f"{described.keyword}: is a setting of the broker with "
+                    f"group_protocol='consumer': {instead}"
                 )
 
     @property

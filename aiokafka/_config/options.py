@@ -7,77 +7,21 @@ checked, frozen object; `describe` returns the declarations for documents and to
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-# -- Frozen dataclasses without generated code
-
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
+    from typing_extensions import Self, dataclass_transform
 else:
 
     def dataclass_transform(**_options):
         return lambda cls: cls
-
-
-@dataclass_transform(
-    kw_only_default=True,
-    frozen_default=True,
-    eq_default=False,
-    field_specifiers=(dataclasses.field,),
-)
-class Frozen:
-    """Base of frozen dataclasses with keyword-only fields that all have defaults.
-
-    Subclasses inherit the methods. `dataclass` would generate and compile methods for each class,
-    which would take a large part of a client's import time. The inherited methods are slower.
-    """
-
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-
-    def __init__(self, **values: Any) -> None:
-        for name, field in self.__dataclass_fields__.items():
-            if name in values:
-                value = values.pop(name)
-            elif field.default_factory is not dataclasses.MISSING:
-                value = field.default_factory()
-            else:
-                value = field.default
-            # Not setattr: the object is frozen.
-            self.__dict__[name] = value
-        if values:
-            raise TypeError(f"{type(self).__name__} has no field {min(values)!r}")
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
-        """Check the fields together."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-
-    def __repr__(self) -> str:
-        fields = [f for f in self.__dataclass_fields__.values() if f.repr]
-        shown = ", ".join([f"{f.name}={getattr(self, f.name)!r}" for f in fields])
-        return f"{type(self).__qualname__}({shown})"
 
 
 # Requests encode times as int32.
@@ -103,31 +47,94 @@ class Kind(Protocol):
 
 
 class Option:
-    """The public description of one option.
+    """One option: a field of a configuration class, with its public description.
 
-    `java` is the name of the option in Java's client, "" if Java's client has no such option;
-    `when` says when to change the option.
+    `default` is in public units, `converted_default` in internal units. `java` is the name of the
+    option in Java's client, "" if Java's client has no such option; `when` says when to change the
+    option. The texts are made when they are read, which few programs do.
     """
 
-    __slots__ = ("accepts", "annotation", "default", "help", "java", "keyword", "when")
+    __slots__ = (
+        "_annotation",
+        "_help",
+        "_java",
+        "_when",
+        "converted_default",
+        "default",
+        "is_shown",
+        "keyword",
+        "kind",
+        "name",
+        "opening",
+    )
 
     def __init__(
         self,
+        kind: Kind,
         keyword: str,
-        accepts: str,
         default: Any,
         help: str,
+        is_shown: bool,
+        opening: str,
         annotation: str,
-        java: str,
+        java: str | None,
         when: str,
     ) -> None:
+        self.name = keyword
+        self.kind = kind
         self.keyword = keyword
-        self.accepts = accepts
         self.default = default
-        self.help = help
-        self.annotation = annotation
-        self.java = java
-        self.when = when
+        self.converted_default = default if default is MISSING else kind.convert(default)
+        self.is_shown = is_shown
+        self.opening = opening
+        self._help = help
+        self._annotation = annotation
+        self._java = java
+        self._when = when
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def make_default(self) -> Any:
+        return self.converted_default
+
+    @property
+    def accepts(self) -> str:
+        return self.kind.accepts
+
+    @property
+    def annotation(self) -> str:
+        return self._annotation or self.kind.annotation
+
+    @property
+    def help(self) -> str:
+        return " ".join(self._help.split())
+
+    @property
+    def java(self) -> str:
+        return self.keyword.replace("_", ".") if self._java is None else self._java
+
+    @property
+    def when(self) -> str:
+        return " ".join(self._when.split())
+
+
+class _Nested:
+    """A field that holds the configuration of another class."""
+
+    __slots__ = ("config", "name")
+
+    is_shown = True
+
+    def __init__(self, config: type[Options]) -> None:
+        self.config = config
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def make_default(self) -> Any:
+        return self.config()
 
 
 class _Missing:
@@ -383,35 +390,58 @@ def option(
     java: str | None = None,
     when: str = "",
 ) -> Any:
-    """Declare an option as the default of a dataclass field.
+    """Declare an option of a configuration class.
 
     Args:
         default: The default in public units; converted once, when the class is created.
+        repr: Whether the `repr` of a configuration shows the value.
         opening: The start of the error text, if aiokafka has its own text that programs may match.
         annotation: A more specific type annotation than that of `kind`.
         java: The name in Java's client: by default the keyword with dots, "" if Java's client has
             no such option.
         when: When to change the option.
     """
-    described = Option(
-        keyword,
-        kind.accepts,
-        default,
-        " ".join(help.split()),
-        annotation or kind.annotation,
-        keyword.replace("_", ".") if java is None else java,
-        " ".join(when.split()),
-    )
-    internal = default if default is MISSING else kind.convert(default)
-    return dataclasses.field(
-        default=internal,
-        repr=repr,
-        metadata={"option": described, "kind": kind, "opening": opening},
-    )
+    return Option(kind, keyword, default, help, repr, opening, annotation, java, when)
 
 
-class Options(Frozen):
-    """Base of the configuration classes."""
+def nested(config: type[Options]) -> Any:
+    """Declare a field that holds the configuration of another class."""
+    return _Nested(config)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
+class Options:
+    """Base of the configuration classes: frozen objects with keyword-only fields, all of which have
+    defaults."""
+
+    _fields: ClassVar[dict[str, Option | _Nested]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        declared = [each for each in vars(cls).values() if isinstance(each, (Option, _Nested))]
+        cls._fields = {**cls._fields, **{each.name: each for each in declared}}
+
+    def __init__(self, **values: Any) -> None:
+        for name, field in self._fields.items():
+            # Not setattr: the object is frozen.
+            self.__dict__[name] = values.pop(name) if name in values else field.make_default()
+        if values:
+            raise TypeError(f"{type(self).__name__} has no field {min(values)!r}")
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the fields together."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        names = [each.name for each in self._fields.values() if each.is_shown]
+        shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+        return f"{type(self).__qualname__}({shown})"
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
@@ -422,15 +452,14 @@ class Options(Frozen):
         """
         public = {name: value for name, value in options.items() if value is not MISSING}
         values: dict[str, Any] = {}
-        for name, described, kind in _declared(cls):
-            if described.keyword in options:
-                given = options.pop(described.keyword)
-                if given is not MISSING:
-                    opening = cls.__dataclass_fields__[name].metadata["opening"]
-                    values[name] = check(kind, described.keyword, given, opening)
-        for field in dataclasses.fields(cls):
-            if field.name in options and not field.metadata:
-                values[field.name] = options.pop(field.name)
+        for name, field in cls._fields.items():
+            keyword = field.keyword if isinstance(field, Option) else name
+            if keyword in options:
+                given = options.pop(keyword)
+                if isinstance(field, _Nested):
+                    values[name] = given
+                elif given is not MISSING:
+                    values[name] = check(field.kind, keyword, given, field.opening)
         if options:
             raise unknown_option(cls.__name__, sorted(options)[0], cls.keywords())
         made = cls(**values)
@@ -451,7 +480,7 @@ class Options(Frozen):
     @classmethod
     def describe(cls) -> list[Option]:
         """Return the options of this class in the order of their declaration."""
-        return [described for _, described, _ in _declared(cls)]
+        return [each for each in cls._fields.values() if isinstance(each, Option)]
 
     @classmethod
     @functools.cache
@@ -505,12 +534,6 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(
         f"{owner}.__init__() got an unexpected keyword argument {name!r}: unknown option{hint}"
     )
-
-
-def _declared(cls: type[Options]) -> Iterator[tuple[str, Option, Kind]]:
-    for field in cls.__dataclass_fields__.values():
-        if "option" in field.metadata:
-            yield field.name, field.metadata["option"], field.metadata["kind"]
 
 
 def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:

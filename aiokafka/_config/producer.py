@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.client import ClientConfig
@@ -18,6 +17,7 @@ from aiokafka._config.options import (
     Number,
     Options,
     Text,
+    nested,
     option,
     refuse_unknown,
 )
@@ -55,7 +55,7 @@ class ProducerConfig(Options):
             transactional_id=self.transactional_id,
         )
 
-    client: ClientConfig = field(default_factory=ClientConfig)
+    client: ClientConfig = nested(ClientConfig)
     acks: int = option(
         Choice((0, 1, -1, "all")),
         "acks",

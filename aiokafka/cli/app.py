@@ -14,8 +14,8 @@ from aiokafka import __version__
 from aiokafka.cli.output import note, printable, styled
 from aiokafka.cli.running import Interrupted
 
-# Noun -> (the module with its `commands`, or module:name of a command; the help text). A module is
-# imported when its noun is used.
+# Noun, the first word of a command -> (the module with its `commands`, or module:name of a command;
+# the help text). A module is imported when its noun is used.
 NOUNS = {
     "acls": ("security:acls", "List, add and delete entries of access control lists."),
     "brokers": ("brokers", "Show brokers, features, the quorum and log directories."),
@@ -58,7 +58,7 @@ class Nouns(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the noun. The error for an unknown option there says that
+        """Parse the arguments before the noun. For an unknown option there, the error adds that
         options come after the command."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
@@ -133,8 +133,8 @@ def completion(context: click.Context, shell: str) -> None:
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Errors are printed on stderr, one line each."""
     if sys.stdout is None:
-        # The shell has closed stdout (>&-). The next opened file would get its number, and our
-        # output.
+        # The shell has closed stdout (>&-). The next file that is opened would get descriptor 1,
+        # and our output would go to that file.
         click.echo("aiokafka: stdout is closed", err=True)
         return 1
     try:

@@ -142,7 +142,7 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 async def offsets_at(
     consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], at: Place
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a position in each partition; the end for a time after all records."""
+    """Return the offset of a position in each partition. A time after all records means the end."""
     if at.kind == "offset":
         return dict.fromkeys(partitions, at.value)
     if at.kind == "earliest":

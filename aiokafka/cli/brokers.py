@@ -105,9 +105,9 @@ def listener_of(text: str) -> tuple[str, str, int]:
 async def add_voter(
     session: Session, controller_id: int, directory_id: uuid.UUID, listeners: tuple[str, ...]
 ) -> None:
-    """Let a CONTROLLER that runs vote in the quorum; others reach it at these listeners.
+    """Make a running CONTROLLER a voter of the quorum. The other voters connect to these listeners.
 
-    The directory id is what `aiokafka brokers quorum` shows of an observer.
+    `aiokafka brokers quorum` shows the directory id of an observer.
 
     \b
     Example:
@@ -126,7 +126,7 @@ async def add_voter(
 async def remove_voter(
     session: Session, controller_id: int, directory_id: uuid.UUID, yes: bool
 ) -> None:
-    """Take a CONTROLLER out of the quorum.
+    """Remove a CONTROLLER from the voters of the quorum.
 
     \b
     Example:
@@ -146,7 +146,7 @@ async def remove_voter(
 async def set_features(
     session: Session, levels: tuple[str, ...], downgrade: bool, unsafe: bool, dry_run: bool
 ) -> None:
-    """Change the levels of features, all or none; level 0 turns one off.
+    """Change the levels of features, all or none; level 0 disables a feature.
 
     \b
     Example:
@@ -177,7 +177,7 @@ def _level(text: str) -> tuple[str, int]:
 @click.argument("broker_id", type=int, metavar="BROKER")
 @YES
 async def unregister(session: Session, broker_id: int, yes: bool) -> None:
-    """Forget a broker that is gone for good.
+    """Unregister a broker that will not return.
 
     \b
     Example:
@@ -267,7 +267,7 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
 # -- `aiokafka info`
 
 
-# What to print before the error of the attempt to connect, by exit code.
+# Prefix of the error that is printed if no connection succeeds, by exit code.
 _OUTCOMES = {3: "no response: ", 4: "refused: "}
 
 
@@ -291,8 +291,8 @@ def installed() -> dict[str, str]:
 async def info(session: Session) -> int:
     """Show versions and codecs, and the brokers if they respond.
 
-    Exits with 3 when no broker responds, with 4 when they refuse the credentials; what is installed
-    is shown anyway.
+    Exits with 3 when no broker responds, with 4 when brokers reject the credentials. Versions and
+    codecs are shown anyway.
 
     \b
     Example:

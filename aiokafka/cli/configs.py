@@ -38,7 +38,7 @@ def change_of(text: str) -> tuple[str, ConfigChange]:
     from aiokafka.admin import ConfigChange
 
     name, equals, value = text.partition("=")
-    # The names of settings do not end with + or -, so the = is missing.
+    # Names of settings do not end with + or -, so in `name+` the = is missing.
     if not name.rstrip("+-") or (not equals and name[-1] in "+-"):
         raise click.BadParameter(f"{text!r} must be NAME=VALUE, NAME+=VALUE, NAME-=VALUE or NAME")
     if not equals:
@@ -57,7 +57,7 @@ def change_of(text: str) -> tuple[str, ConfigChange]:
 async def describe(
     session: Session, resources: tuple[str, ...], every: bool, documentation: bool
 ) -> None:
-    """Show what is set for resources such as topic:orders, broker:1 or group:billing.
+    """Show the settings of resources such as topic:orders, broker:1 or group:billing.
 
     \b
     Example:
@@ -123,7 +123,7 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
 async def replace(
     session: Session, target: str, settings: tuple[str, ...], dry_run: bool, yes: bool
 ) -> None:
-    """Give a resource these settings and no others: the rest goes back to the default.
+    """Set exactly these settings of a resource; reset its other settings to their defaults.
 
     \b
     Example:

@@ -18,7 +18,7 @@ from aiokafka.cli.formats import as_bytes, raw
 from aiokafka.cli.output import note
 from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
-from aiokafka.cli.streams import Limit, Progress, Writer, while_absent
+from aiokafka.cli.streams import Limit, Progress, Writer, wait_for_topics
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -103,7 +103,7 @@ class Committer(ConsumerRebalanceListener):
         self.is_rebalancing = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        """Drop the offsets of lost partitions, which other members have now."""
+        """Drop the offsets of lost partitions: other members own these partitions now."""
         self.is_rebalancing = True
         for tp in lost:
             self._written.pop(tp, None)
@@ -114,8 +114,8 @@ def _note_uncommitted(error: KafkaError) -> None:
 
 
 class Ends:
-    """The offset to stop at in each partition: its end when it was assigned, or a position (--to);
-    with both options the lower offset."""
+    """The offset to stop at in each partition: the end at the time of the assignment
+    (--exit-at-end), or a position (--to). With both options the lower offset applies."""
 
     def __init__(self, consumer: AIOKafkaConsumer, at: Place | None, exit_at_end: bool) -> None:
         self._consumer = consumer
@@ -124,8 +124,8 @@ class Ends:
         self._stops: dict[TopicPartition, int] = {}
 
     async def are_reached(self) -> bool:
-        """Return whether all assigned partitions were read up to their stops; False without
-        stops."""
+        """Return whether all assigned partitions were read up to the offset to stop at. Return
+        False without --to and --exit-at-end."""
         if self._at is None and not self._exit_at_end:
             return False
         assignment = self._consumer.assignment()
@@ -149,7 +149,7 @@ class Ends:
             self._stops[tp] = min(each[tp] for each in found)
 
     def cut(self, batches: Batches) -> Batches:
-        """Return the records before the stops, and pause partitions that reach their stop."""
+        """Drop records after the offset to stop at; pause partitions that have reached it."""
         if not self._stops:
             return batches
         kept: Batches = {}
@@ -263,7 +263,7 @@ async def _join(
     async def waits(_: object) -> bool:
         return is_patient
 
-    await while_absent(session, topics, consumer.start(), waits)
+    await wait_for_topics(session, topics, consumer.start(), waits)
 
 
 def _consumer_options(given: dict[str, Any], start: Place) -> dict[str, Any]:
@@ -304,7 +304,8 @@ async def _assign(
         found += [TopicPartition(topic, number) for number in wanted or sorted(there)]
     consumer.assign(found)
     places = await offsets_at(consumer, found, start)
-    # The consumer would reset an offset beyond the end to the first record.
+    # Limit offsets to the end, because the consumer would reset a higher offset to the first
+    # record.
     ends = await consumer.end_offsets(found) if start.kind == "offset" else places
     for tp, offset in places.items():
         consumer.seek(tp, min(offset, ends[tp]))
@@ -327,7 +328,7 @@ async def _print_all(
     most = min(_MAX_RECORDS, limit.step) if given["rate"] else _MAX_RECORDS
     try:
         while left != 0:
-            # During a rebalance the assignment is incomplete, so do not check for its ends.
+            # During a rebalance the assignment is incomplete, so do not check its ends.
             is_rebalancing = committer is not None and committer.is_rebalancing
             if not is_rebalancing and await ends.are_reached():
                 break

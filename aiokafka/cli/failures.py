@@ -56,7 +56,8 @@ _WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueErro
 
 
 class PartlyFailedError(errors.KafkaError):
-    """Some items of a command failed. `failed` has a line for each item; `first` is an error."""
+    """Some items of a command failed. `failed` has a line for each item. `first` is the error that
+    determines the exit code."""
 
     def __init__(self, failed: Iterable[str], first: BaseException | None = None) -> None:
         self.failed = list(failed)
@@ -76,7 +77,7 @@ async def parts(
         found = await call
     except errors.AdminItemsError as failed:
         if items is not None and len(set(items)) < 2:
-            raise  # the error of a single item, which has several parts
+            raise  # the keys are not `items` but parts of the item, as partitions of a group
         return failed.results, failed
     return dict.fromkeys(items or ()) if found is None else found, None
 
@@ -116,7 +117,7 @@ def _name(item: object) -> str:
     """Return the prefix of an item's error, or "" if the error itself names the item."""
     if isinstance(item, TopicPartition):
         return f"{item.topic}-{item.partition}: "
-    # A ConfigKey is a tuple with a readable name.
+    # ConfigKey is a tuple, but its str() is readable.
     has_name = isinstance(item, str | int) or (
         isinstance(item, tuple) and "__str__" in vars(type(item))
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # -- Input: split bytes into pieces, and parse each piece
 
-#: Largest size of a piece of the input in bytes, to limit the memory.
+#: Largest size in bytes of a piece of the input (`Splitter`), to limit the memory.
 LONGEST = 64 * 1024 * 1024
 
 #: The fields that `produce --json` accepts, which are the fields that `consume --json` prints.
@@ -49,7 +49,7 @@ class InputError(KafkaError):
 
 
 class NewRecord(NamedTuple):
-    """A record of the input, as it is sent."""
+    """A record to send, parsed from the input."""
 
     value: bytes | None
     key: bytes | None = None
@@ -333,7 +333,7 @@ def custom(text: str, null: bytes) -> Format:
 
     Raises ValueError for an unknown letter.
     """
-    # Each letter converts a column of many records, because a call for each cell would be slow.
+    # The functions take many records, because a call for each record and letter would be slow.
     letters: dict[str, Column] = {
         "s": lambda records: [null if r.value is None else r.value for r in records],
         "S": lambda records: _sizes([r.value for r in records]),

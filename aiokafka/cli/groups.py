@@ -84,7 +84,7 @@ def _parts(member: GroupMember) -> list[str]:
 @command(commands, "describe")
 @click.argument("groups", nargs=-1, required=True)
 async def describe(session: Session, groups: tuple[str, ...]) -> None:
-    """Show the members of GROUPS and what they are assigned.
+    """Show the members of GROUPS and their assigned partitions.
 
     \b
     Example:
@@ -218,7 +218,7 @@ def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
 async def reset(
     session: Session, group: str, topics: tuple[str, ...], dry_run: bool, **given: Any
 ) -> None:
-    """Let GROUP, which must have no members, go on at another place.
+    """Move the committed offsets of GROUP, which must have no members, to another place.
 
     \b
     Example:
@@ -264,7 +264,7 @@ async def remove_members(
     reason: str,
     yes: bool,
 ) -> None:
-    """Take members out of a classic GROUP before their sessions end.
+    """Remove members from a classic GROUP before their sessions expire.
 
     \b
     Example:
@@ -293,7 +293,7 @@ _SHARE = click.option("--share", is_flag=True, help="Of share groups (Kafka 4.1)
 @click.argument("groups", nargs=-1, required=True)
 @_SHARE
 async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> None:
-    """Show what GROUPS have committed, or where share groups begin.
+    """Show the committed offsets of GROUPS, or the start offsets of share groups.
 
     \b
     Example:
@@ -316,9 +316,8 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
 async def _explained(
     admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
 ) -> list[Exception]:
-    """Return the reasons why these groups have no offsets, for which brokers return no error.
-
-    Reasons are a group that does not exist, and a wrong use of --share.
+    """Return an error for each group that does not exist, or that needs --share or must not have
+    it. Brokers return no error for such a group, but no offsets.
     """
     wrong: list[Exception] = []
     for name in groups:
@@ -365,9 +364,9 @@ def offset_of(text: str) -> tuple[TopicPartition, int]:
 async def set_offsets(
     session: Session, group: str, offsets: tuple[str, ...], share: bool, yes: bool
 ) -> None:
-    """Let GROUP, which must have no members, go on at these offsets.
+    """Commit these offsets for GROUP, which must have no members.
 
-    They are stored as they are; `aiokafka groups reset` checks that they exist.
+    The offsets are not checked; `aiokafka groups reset` limits them to existing records.
 
     \b
     Example:
@@ -392,7 +391,7 @@ async def set_offsets(
 async def delete_offsets(
     session: Session, group: str, places: tuple[str, ...], share: bool, yes: bool
 ) -> None:
-    """Let GROUP forget its offsets in partitions that no member reads.
+    """Delete the committed offsets of GROUP in partitions that no member reads.
 
     \b
     Example:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
 
 _POINTS = (50, 95, 99, 99.9)
-# About this number of latencies is measured: of every Nth record if there are more records.
+# Approximate number of measured latencies. With more records, only every Nth one is measured.
 _SAMPLES = 100_000
 
 

@@ -61,9 +61,9 @@ _WORTH_A_BATCH = 100
 
 
 class Sending:
-    """Sends records without waiting for each, and checks all results in order.
+    """Sends records without waiting for each acknowledgement, and checks the results in order.
 
-    Many lines at once are collected in batches, one per partition, which the producer sends.
+    If many lines arrive at once, builds batches of them, one per partition, for the producer.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Sending:
         self._partition = partition
         self._session = session
         self._batches_fit: bool | None = None
-        self._turn = random.randrange(1_000_000)
+        self._keyless_partition = random.randrange(1_000_000)
         # Open batches by partition, with the number of their first record. ANY is for records
         # without a key.
         self._open: dict[int, tuple[BatchBuilder, int]] = {}
@@ -148,10 +148,11 @@ class Sending:
         if self._partition is not None:
             found = array("i", (self._partition,)) * len(columns.values)
         elif columns.keys is not None and None in columns.keys:
-            # Choose a partition for records without a key now, so that they keep their order
-            # relative to other records.
-            self._turn = (self._turn + 1) % partitions
-            found = array("i", [self._turn if key is None else -1 for key in columns.keys])
+            # Choose one partition for the records without a key here. If the producer chose, they
+            # would change their order relative to records with a key.
+            self._keyless_partition = (self._keyless_partition + 1) % partitions
+            keyless = self._keyless_partition
+            found = array("i", [keyless if key is None else -1 for key in columns.keys])
         else:
             return None
         return memoryview(found).cast("B")
@@ -298,8 +299,8 @@ async def _open_pipe(name: str) -> int:
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # At exit the program would wait for the thread. Open the pipe for writing, so the thread
-        # ends.
+        # At exit the program would wait for the thread. Open the pipe for writing too, so that
+        # `os.open` in the thread returns.
         writer = os.open(name, os.O_RDWR)
         os.close(await opening)
         os.close(writer)
@@ -383,8 +384,8 @@ def _sender(given: dict[str, Any]) -> Send:
 async def commands(session: Session, topic: str, files: tuple[str, ...], **given: Any) -> None:
     """Send lines of stdin, or of FILES, to TOPIC.
 
-    It ends when the brokers have every record, and fails at the first that cannot be delivered.
-    Ctrl-C delivers what was read, and aborts the transaction if there is one.
+    The command ends when the brokers have acknowledged all records, and fails at the first record
+    that cannot be delivered. Ctrl-C delivers the records that were read, or aborts the transaction.
 
     \b
     Example:
@@ -405,10 +406,10 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     found = functools.partial(find_to_send, session, producer, topic)
     try:
         if given["transactional_id"] is None:
-            await _send_all(sending, _after(found, source), send, given)
+            await _send_all(sending, _find_topic_first(found, source), send, given)
             await sending.finish()
         else:
-            await _in_transactions(producer, sending, _after(found, source), send, given)
+            await _in_transactions(producer, sending, _find_topic_first(found, source), send, given)
     except asyncio.CancelledError:
         await producer.stop(LAST_MOMENT)  # also aborts an open transaction
         if given["transactional_id"] is None:
@@ -421,7 +422,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
         progress.end()
 
 
-async def _after(
+async def _find_topic_first(
     found: Callable[[], Awaitable[None]], source: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
     """Yield the pieces of `source`; await `found()` before the first piece."""
@@ -468,7 +469,7 @@ async def _takes_batches(session: Session, topic: str) -> bool:
 
     size = session.client_options.get("max_batch_size", _batch_size(session))
     try:
-        async with session.admin_beside() as admin:
+        async with session.admin_for_client() as admin:
             found = await admin.configs.describe([ConfigKey.topic(topic)])
     except KafkaError:
         return True  # the user may not describe the topic, or brokers are too old
@@ -479,8 +480,8 @@ async def _takes_batches(session: Session, topic: str) -> bool:
 async def _parts(
     source: AsyncIterator[list[bytes]], given: dict[str, Any]
 ) -> AsyncIterator[tuple[list[bytes], bool]]:
-    """Yield portions of pieces by rate and count, each with whether another portion is
-    available."""
+    """Yield (pieces, has next): portions that keep to --rate and --count. `has next` tells that
+    another portion follows without waiting for input."""
     limit = Limit(given["rate"])
     left = given["count"]
     async for pieces in source:
@@ -502,13 +503,14 @@ async def _send_all(
     given: dict[str, Any],
 ) -> None:
     async for part, has_next in _parts(source, given):
-        await _whole(send(sending, part), sending)
+        await _complete(send(sending, part), sending)
         if not has_next:
             await sending.flush()
 
 
-async def _whole(work: Awaitable[None], sending: Sending) -> None:
-    """Send a portion completely even after a signal, so that the sent records have no gaps."""
+async def _complete(work: Awaitable[None], sending: Sending) -> None:
+    """Await `work`, which sends a portion. After a signal, complete the portion all the same, so
+    that the sent records have no gaps."""
     ended = asyncio.gather(work)
     try:
         await asyncio.shield(ended)

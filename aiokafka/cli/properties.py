@@ -8,56 +8,50 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from aiokafka._jaas import LOGIN_PREFIXES, read_login
+from aiokafka import _properties as shared
+from aiokafka._properties import LOGIN_PREFIXES, read_login
 from aiokafka.errors import KafkaConfigurationError
 
 log = logging.getLogger("aiokafka.cli")
 
-# Names of Java and of librdkafka -> our names.
+#: Our settings -> arguments of `create_ssl_context()`.
+TLS = {
+    "ca_file": "cafile",
+    "ca_data": "cadata",
+    "cert_file": "certfile",
+    "cert_data": "certdata",
+    "key_file": "keyfile",
+    "key_data": "keydata",
+    "key_password": "password",
+    "crl_file": "crlfile",
+}
+_TLS_SETTINGS = {argument: name for name, argument in TLS.items()}
+# Arguments of `ClientCredentialsTokenProvider` -> our settings.
+_TOKEN_SETTINGS = {
+    "client_id": "username",
+    "client_secret": "password",
+    "scope": "token_scope",
+    "token_endpoint_url": "token_endpoint_url",
+}
+# Names of Java and of librdkafka -> our settings.
 _TEXTS = {
+    **{name: _TLS_SETTINGS[argument] for name, argument in shared.TLS.items()},
+    **{name: _TOKEN_SETTINGS[argument] for name, argument in shared.OAUTH.items()},
+    **{name: name.replace(".", "_") for name in shared.KERBEROS},
     "bootstrap.controllers": "bootstrap_controllers",
     "bootstrap.servers": "bootstrap_servers",
     "client.dns.lookup": "client_dns_lookup",
     "client.id": "client_id",
     "client.rack": "client_rack",
     "metadata.broker.list": "bootstrap_servers",
-    "sasl.kerberos.keytab": "sasl_kerberos_keytab",
-    "sasl.kerberos.principal": "sasl_kerberos_principal",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",
-    "sasl.oauthbearer.client.credentials.client.id": "username",
-    "sasl.oauthbearer.client.credentials.client.secret": "password",
-    "sasl.oauthbearer.client.id": "username",
-    "sasl.oauthbearer.client.secret": "password",
-    "sasl.oauthbearer.scope": "token_scope",
-    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
     "sasl.password": "password",
     "sasl.username": "username",
     "security.protocol": "security_protocol",
-    "ssl.ca.location": "ca_file",
-    "ssl.ca.pem": "ca_data",
-    "ssl.certificate.location": "cert_file",
-    "ssl.certificate.pem": "cert_data",
-    "ssl.crl.location": "crl_file",
-    "ssl.key.location": "key_file",
-    "ssl.key.password": "key_password",
-    "ssl.key.pem": "key_data",
-    "ssl.keystore.certificate.chain": "cert_data",
-    "ssl.keystore.key": "key_data",
-    "ssl.truststore.certificates": "ca_data",
 }
-# Settings in milliseconds: names of Java and of librdkafka -> our names.
 _NUMBERS = {
-    "connections.max.idle.ms": "connections_max_idle_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "request.timeout.ms": "request_timeout_ms",
-    "retry.backoff.max.ms": "retry_backoff_max_ms",
-    "retry.backoff.ms": "retry_backoff_ms",
-    "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+    **{name: name.replace(".", "_") for name in shared.MILLISECONDS},
     "socket.timeout.ms": "request_timeout_ms",
 }
 _JAAS = "sasl.jaas.config"
@@ -74,12 +68,8 @@ _CLASSES = (
     "sasl.oauthbearer.jwt.retriever.class",
 )
 _KNOWN_CLASSES = (
-    "OAuthBearerLoginCallbackHandler",
-    "OAuthBearerSaslClientCallbackHandler",
-    "IAMClientCallbackHandler",
-    "ClientCredentialsJwtRetriever",
-    "DefaultJwtRetriever",
-    "FileJwtRetriever",
+    *shared.HANDLERS,
+    *("ClientCredentialsJwtRetriever", "DefaultJwtRetriever", "FileJwtRetriever"),
 )
 _READ = frozenset(
     {
@@ -110,26 +100,19 @@ _REFUSED = {
     "ssl.engine.location": "OpenSSL's engines are not supported",
     "ssl.sigalgs.list": "signature algorithms are those of OpenSSL's default",
 }
-# All names with these prefixes concern connections.
+# All names with these prefixes concern connections, so unknown ones are errors.
 _OF_CONNECTIONS = ("sasl.", "ssl.", "security.", "bootstrap.", "metadata.broker.")
 # Known names without effect on authentication and trust.
-_WITHOUT_EFFECT = frozenset(
-    {
-        *("sasl.enabled.mechanisms", "sasl.kerberos.kinit.cmd", "security.providers"),
-        *("sasl.kerberos.min.time.before.relogin", "sasl.login.connect.timeout.ms"),
-        *("sasl.login.read.timeout.ms", "sasl.mechanism.inter.broker.protocol"),
-        *("security.inter.broker.protocol", "ssl.client.auth", "ssl.keymanager.algorithm"),
-        *("ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.providers"),
-        *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
-        *("ssl.truststore.password", "ssl.engine.id", "sasl.oauthbearer.jwt.validator.class"),
-        # Valid Kafka settings that resemble names in `_READ`: without these entries they would be
-        # reported as misspellings.
-        *("metadata.max.idle.ms", "session.timeout.ms", "delivery.timeout.ms", "linger.ms"),
-        *("metadata.request.timeout.ms", "message.timeout.ms", "request.timeout.max.ms"),
-        *("transaction.timeout.ms", "topic.metadata.refresh.interval.ms", "retries"),
-        *("reconnect.backoff.jitter.ms", "request.required.acks", "acks", "group.id"),
-    }
-)
+_WITHOUT_EFFECT = shared.IDLE | {
+    *("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol", "ssl.client.auth"),
+    *("sasl.oauthbearer.jwt.validator.class", "security.inter.broker.protocol"),
+    *("ssl.engine.id", "ssl.providers"),
+    # Valid Kafka settings that resemble names in `_READ`: without these entries they would be
+    # reported as misspellings.
+    *("delivery.timeout.ms", "linger.ms", "metadata.request.timeout.ms", "message.timeout.ms"),
+    *("request.timeout.max.ms", "transaction.timeout.ms", "topic.metadata.refresh.interval.ms"),
+    *("reconnect.backoff.jitter.ms", "request.required.acks", "acks", "group.id"),
+}
 _PREFIXES_WITHOUT_EFFECT = (*LOGIN_PREFIXES, "sasl.server.")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -204,7 +187,7 @@ def _unescape(text: str, name: str) -> str:
 
 
 def is_connection_name(name: str) -> bool:
-    """Return whether `settings_of` reads or refuses a dotted name."""
+    """Return whether `settings_of` reads or rejects a dotted name."""
     return name in _READ or name in _REFUSED or name.startswith(_OF_CONNECTIONS)
 
 
@@ -307,21 +290,18 @@ def _checks(pairs: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings for the verification of brokers' certificates."""
     found: dict[str, Any] = {}
     names = pairs.get(_NAMES_CHECK, "https").lower()
-    if names in ("", "none"):
-        found["check_hostname"] = False
-    elif names != "https":
-        raise KafkaConfigurationError(
-            f"{_NAMES_CHECK}={names!r}: must be https, or empty to check no names"
-        )
+    try:
+        if not shared.checks_names(names):
+            found["check_hostname"] = False
+    except ValueError as error:
+        raise KafkaConfigurationError(f"{_NAMES_CHECK}={names!r}: {error}") from None
     if not _flag(_CHAIN_CHECK, pairs.get(_CHAIN_CHECK, "true")):
         found["check_certificate"] = False
     if _VERSIONS in pairs:
-        given = [name.strip() for name in pairs[_VERSIONS].split(",")]
-        known = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
-        usable = [version for name, version in known.items() if name in given]
-        if not usable:
-            raise KafkaConfigurationError(f"{_VERSIONS}: must have TLSv1.2 or TLSv1.3 in it")
-        found["tls_versions"] = (usable[0], usable[-1])
+        try:
+            found["tls_versions"] = shared.tls_versions(pairs[_VERSIONS])
+        except ValueError as error:
+            raise KafkaConfigurationError(f"{_VERSIONS}: {error}") from None
     return found
 
 
@@ -339,20 +319,17 @@ def _token_settings(pairs: Mapping[str, str], found: dict[str, Any]) -> dict[str
         if not all(name.strip() and equals for name, equals, _ in each):
             raise KafkaConfigurationError(f"{_EXTENSIONS}: must be name=value, separated by commas")
         more["token_extensions"] = {name.strip(): value.strip() for name, _, value in each}
-    url = found.get("token_endpoint_url", "")
-    if url.startswith("file:"):
-        # As in Java, the URL names a file with the token.
+    path = shared.token_path(found.get("token_endpoint_url", ""))
+    if path is not None:
         del found["token_endpoint_url"]
-        more["token_file"] = "/" + url[len("file:") :].lstrip("/")
+        more["token_file"] = path
     return more
 
 
 _LOGIN = {
     "username": "username",
     "password": "password",
-    "client_id": "username",
-    "client_secret": "password",
-    "scope": "token_scope",
+    **_TOKEN_SETTINGS,
     "extensions": "token_extensions",
     "tokenauth": "sasl_scram_tokenauth",
     "keytab": "sasl_kerberos_keytab",

@@ -122,7 +122,7 @@ def secret(what: str, *, twice: bool = False) -> str:
 def wait_for(read: Callable[[], T]) -> T:
     """Return the result of `read`, which blocks on a terminal or pipe.
 
-    A signal raises Interrupted at once. The event loop would handle it only after the input.
+    A signal raises Interrupted at once; the event loop would handle it only after `read` returns.
     """
     with _signals_raise():
         return read()
@@ -150,7 +150,7 @@ def _signals_raise() -> Iterator[None]:
     if sys.platform != "win32":
         handlers[signal.SIGALRM] = lambda number, frame: None
     before = {number: signal.getsignal(number) for number in handlers}
-    wakes = signal.set_wakeup_fd(-1)  # so that the event loop does not handle the signal, too
+    wakes = signal.set_wakeup_fd(-1)  # keep the signals from the event loop
     try:
         for number, handler in handlers.items():
             signal.signal(number, handler)

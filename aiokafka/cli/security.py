@@ -98,7 +98,7 @@ async def add_acls(
     prefixed: bool,
     host: str,
 ) -> None:
-    """Let a principal do OPERATIONS with a resource.
+    """Allow a principal OPERATIONS on a resource, or deny them.
 
     \b
     Example:
@@ -138,7 +138,7 @@ async def add_acls(
 async def delete_acls(
     session: Session, resource: str, prefixed: bool, yes: bool, **given: str | None
 ) -> None:
-    """Delete entries about a resource, and show them. TYPE alone stands for all of this type.
+    """Delete entries about a resource, and show them. TYPE alone selects all of this type.
 
     \b
     Example:
@@ -188,7 +188,7 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
 async def set_user(
     session: Session, user: str, mechanism: str, new_password_file: str | None
 ) -> None:
-    """Set the password of a user, new or not. It is asked for, or read from a file.
+    """Set the password of a new or existing user. Prompts for the password, or reads a file.
 
     \b
     Example:
@@ -278,7 +278,7 @@ async def list_quotas(session: Session) -> None:
 async def alter_quotas(
     session: Session, changes: tuple[str, ...], dry_run: bool, **given: str | None
 ) -> None:
-    """Set limits; a NAME alone removes its limit, and others stay.
+    """Set limits; a NAME alone removes its limit. Other limits stay.
 
     \b
     Example:
@@ -333,7 +333,8 @@ async def list_tokens(session: Session, owners: tuple[str, ...]) -> None:
 async def create_token(
     session: Session, renewers: tuple[str, ...], owner: str | None, hours: float | None
 ) -> None:
-    """Create a token, and show it with its secret: it logs in by SCRAM as token id and password.
+    """Create a token, and show it with its secret. SCRAM takes its id and secret as user and
+    password.
 
     \b
     Example:
@@ -350,7 +351,7 @@ async def create_token(
 @click.argument("token_id")
 @click.option("--hours", type=Finite(0), help="For how long; else as configured.")
 async def renew_token(session: Session, token_id: str, hours: float | None) -> None:
-    """Let a token live on.
+    """Extend the lifetime of a token.
 
     \b
     Example:

@@ -88,8 +88,9 @@ class Session:
 
         return AIOKafkaAdminClient(**self.client_options)
 
-    def admin_beside(self) -> AIOKafkaAdminClient:
-        """Create an admin client, without options that are for a producer or consumer."""
+    def admin_for_client(self) -> AIOKafkaAdminClient:
+        """Create an admin client for a command that has a producer or consumer. Ignores options
+        (-X) that an admin client does not have."""
         from aiokafka.admin import AIOKafkaAdminClient
         from aiokafka.options import AdminOptions
 
@@ -101,15 +102,15 @@ class Session:
         """Create a producer. Options of the user (-X) override `options`."""
         from aiokafka import AIOKafkaProducer
 
-        return AIOKafkaProducer(**{**options, **self._of_brokers()})
+        return AIOKafkaProducer(**{**options, **self._broker_client_options()})
 
     def consumer(self, **options: Any) -> AIOKafkaConsumer:
         """Create a consumer. Options of the user (-X) override `options`."""
         from aiokafka import AIOKafkaConsumer
 
-        return AIOKafkaConsumer(**{**options, **self._of_brokers()})
+        return AIOKafkaConsumer(**{**options, **self._broker_client_options()})
 
-    def _of_brokers(self) -> dict[str, Any]:
+    def _broker_client_options(self) -> dict[str, Any]:
         options = self.client_options
         if "bootstrap_controllers" in options:
             raise click.UsageError("controllers have no records: give --bootstrap-servers")
@@ -118,7 +119,8 @@ class Session:
     async def parts(
         self, call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
     ) -> Mapping[K, Any]:
-        """Return the results of a call about items; errors of items are raised at the end.
+        """Return the results of an admin call about items. The command raises the errors of items
+        at its end.
 
         The arguments are those of `failures.parts`.
         """
@@ -132,8 +134,8 @@ class Session:
         earlier = self.failure.errors if isinstance(self.failure, AdminItemsError) else {}
         self.failure = AdminItemsError({**earlier, **error.errors}, error.results)
 
-    async def carry_out(self, body: Coroutine[Any, Any, T]) -> T:
-        """Run the body of a command, then raise `failure`."""
+    async def run_body(self, body: Coroutine[Any, Any, T]) -> T:
+        """Run the body of a command, then raise `failure` if it is set."""
         result = await body
         if self.failure is not None:
             raise self.failure
@@ -166,7 +168,7 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
             flags = {each.name: given.pop(each.name) for each in shared}
             _set_up_logging(flags["verbose"], flags["debug"])
             session = Session(flags, flags.pop("output", "table"))
-            return run(session.carry_out(function(session, **given)))
+            return run(session.run_body(function(session, **given)))
 
         call.__dict__.setdefault("__click_params__", [])
         found: Any = call

@@ -42,19 +42,9 @@ NAMES = (
     "token_endpoint_url",
     "token_scope",
 )
-_TLS = {
-    "ca_file": "cafile",
-    "ca_data": "cadata",
-    "cert_file": "certfile",
-    "cert_data": "certdata",
-    "key_file": "keyfile",
-    "key_data": "keydata",
-    "key_password": "password",
-    "crl_file": "crlfile",
-}
 #: Environment variables that are not settings.
 _OTHER_VARIABLES = ("CONFIG", "DEBUG", "NO_EXTENSIONS", "PROFILE", "PROPERTIES")
-#: Options whose values are texts even if they look like numbers.
+#: Options of -X whose values are text, even if a value looks like a number.
 TEXTS = frozenset(
     {
         *("client_id", "client_rack", "group_id", "group_instance_id", "group_remote_assignor"),
@@ -102,8 +92,8 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
 
 
 def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the -X options with our names, and settings from -X options with names of other
-    clients."""
+    """Return (own, foreign): -X options with the names of aiokafka, and settings from -X options
+    with the names of Java's client or librdkafka."""
     own: dict[str, Any] = {}
     foreign: dict[str, str] = {}
     for text in texts:
@@ -259,7 +249,7 @@ def _default_file(environment: Mapping[str, str]) -> Path | None:
     try:
         return (Path(home) if home else Path.home() / ".config") / "aiokafka" / "config.toml"
     except RuntimeError:
-        return None  # a user without a home directory, as in some containers
+        return None  # the user has no home directory, as in some containers
 
 
 def expanded(path: str) -> Path:
@@ -355,7 +345,7 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
     """Remove the settings of TLS from `found`, and return a context with them; None without TLS."""
-    tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
+    tls = {to: found.pop(name) for name, to in properties.TLS.items() if name in found}
     check_hostname = found.pop("check_hostname", True)
     check_certificate = found.pop("check_certificate", True)
     versions = found.pop("tls_versions", None)
@@ -385,7 +375,8 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
 
 
 def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of `create_ssl_context`; a file may be given as a directory or as PEM."""
+    """Return arguments of `create_ssl_context`. In place of a file name, accept a directory of
+    certificates or PEM text."""
     given = {}
     for name, value in tls.items():
         if not name.endswith("file"):

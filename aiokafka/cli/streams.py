@@ -187,8 +187,8 @@ class Progress:
 # -- Topics that do not exist: print a line, and wait only if they may be created
 
 
-# Seconds until missing topics are printed, and then seconds until the error, because brokers may
-# not yet know a topic that was just created.
+# Seconds until missing topics are printed, and seconds from then until the error. The wait is for
+# topics that were just created, which some brokers may not know yet.
 _QUIET = _NEW_TOPIC = 1.0
 
 MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
@@ -200,16 +200,16 @@ async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str)
     Raises UnknownTopicOrPartitionError if the topic is missing and brokers do not create topics.
     """
     may_wait = functools.partial(_may_be_created, session)
-    await while_absent(session, (topic,), producer.partitions_for(topic), may_wait)
+    await wait_for_topics(session, (topic,), producer.partitions_for(topic), may_wait)
 
 
-async def while_absent(
+async def wait_for_topics(
     session: Session, topics: Collection[str], work: Coroutine[Any, Any, Any], may_wait: MayWait
 ) -> None:
     """Run `work`, which waits until topics exist.
 
-    After a second, prints the topics that do not exist. If there are any, raises
-    UnknownTopicOrPartitionError after another second, unless `may_wait` returns True.
+    After a second, prints the missing topics. If `may_wait` returns False, raises
+    UnknownTopicOrPartitionError after another second.
     """
 
     async def do() -> None:
@@ -234,10 +234,10 @@ class _Done(Exception):
 async def _error_of_absent(
     session: Session, topics: Collection[str], may_wait: MayWait
 ) -> KafkaError | None:
-    """Print missing topics, and return an error; None if no topic is missing, or if `may_wait`
-    returns True."""
+    """Print missing topics, and return the error to raise; None if no topic is missing, or if
+    `may_wait` returns True."""
     try:
-        async with session.admin_beside() as admin:
+        async with session.admin_for_client() as admin:
             absent = await _absent(admin, topics)
             for topic in absent:
                 text = f"topic {topic!r} is not there; waiting for it"

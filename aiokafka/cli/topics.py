@@ -122,7 +122,8 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
         except KafkaError as error:
             if session.failure is None:
                 raise
-            # `error` is that of the only partition; add it to the errors of unknown topics.
+            # Only one partition was listed, and `error` is its error. Add it to the errors of
+            # unknown topics.
             found = {}
             session.fail_at_end(AdminItemsError(dict.fromkeys(wanted, error), {}))
     session.output.rows(by_partition(found), ("topic", "partition", "offset", "timestamp"))
@@ -176,8 +177,8 @@ async def create(
 def _sort_out(
     error: KafkaError, topics: tuple[str, ...], if_not_exists: bool
 ) -> tuple[list[str], KafkaError | None]:
-    """Return the created topics, and the error of the others. With `if_not_exists`, the error
-    leaves out topics that exist; it is None if no topic is left."""
+    """Return the created topics, and the error of the other topics. With `if_not_exists`, existing
+    topics are no error. The error is None if no topic failed."""
     if not isinstance(error, AdminItemsError):
         return [], None if if_not_exists else error
     failed = {
@@ -193,7 +194,7 @@ def _sort_out(
 @click.argument("partitions", type=click.IntRange(1))
 @click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
 async def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
-    """Raise the number of partitions of TOPIC to PARTITIONS. Keys move to others from then on.
+    """Raise the number of partitions of TOPIC to PARTITIONS. Most keys change their partition.
 
     \b
     Example:
@@ -241,7 +242,7 @@ def move_of(text: str) -> tuple[TopicPartition, list[int]]:
 @click.argument("moves", nargs=-1, required=True, metavar=f"{_MOVE}...")
 @click.option("--same-factor", is_flag=True, help="Refuse another number of replicas (Kafka 4.1).")
 async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) -> None:
-    """Begin to move partitions to these brokers, of which the first is to lead.
+    """Begin to move partitions to these brokers. The first broker is the preferred leader.
 
     Copying goes on after the command: see `aiokafka topics reassignments`.
 
@@ -259,7 +260,7 @@ async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) 
 @command(commands, "reassignments")
 @click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
 async def reassignments(session: Session, places: tuple[str, ...]) -> None:
-    """Show the partitions that are being moved, of these or of all.
+    """Show the reassignments in progress, of these partitions or of all.
 
     \b
     Example:
@@ -275,7 +276,7 @@ async def reassignments(session: Session, places: tuple[str, ...]) -> None:
 @click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
 @YES
 async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
-    """Take back moves that are under way: partitions stay where they were.
+    """Cancel the reassignments of these partitions, which keep their previous replicas.
 
     \b
     Example:
@@ -295,7 +296,7 @@ async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
 )
 @YES
 async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: bool) -> None:
-    """Let the first replica of partitions lead again, of these or of all.
+    """Elect the preferred (first) replica as leader, of these partitions or of all.
 
     \b
     Example:
@@ -563,7 +564,7 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
 
 
 async def _make_changes(admin: AIOKafkaAdminClient, steps: list[Step]) -> None:
-    """Make the changes, with one call for each kind; deletions come last."""
+    """Make the changes, with one admin call for each kind of change; deletions come last."""
     from aiokafka.admin import ConfigKey, NewTopic
 
     def of(action: str) -> list[Step]:

@@ -63,7 +63,7 @@ def _state(text: str) -> Any:
 @command(commands, "describe")
 @click.argument("ids", nargs=-1, required=True)
 async def describe(session: Session, ids: tuple[str, ...]) -> None:
-    """Show what coordinators know of transactional IDS.
+    """Show the state of transactional IDS at their coordinators.
 
     \b
     Example:
@@ -77,7 +77,7 @@ async def describe(session: Session, ids: tuple[str, ...]) -> None:
 @command(commands, "producers")
 @click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
 async def producers(session: Session, places: tuple[str, ...]) -> None:
-    """Show the producers that the leaders of partitions know.
+    """Show the producers that have written to partitions, as their leaders know them.
 
     \b
     Example:
@@ -114,7 +114,7 @@ def hanging_row(found: HangingTransaction) -> dict[str, Any]:
 async def find_hanging(session: Session, places: tuple[str, ...], minutes: float) -> None:
     """Find transactions that no coordinator will end, in these partitions or in all.
 
-    Partitions that could not be looked into are named on stderr, and others are shown anyway.
+    Partitions that could not be checked are named on stderr, and the results of others are shown.
 
     \b
     Example:
@@ -144,7 +144,7 @@ async def abort(
     coordinator_epoch: int | None,
     yes: bool,
 ) -> None:
-    """Abort a hanging transaction in one partition, past its coordinator.
+    """Abort a hanging transaction in one partition, without its coordinator.
 
     \b
     Example:
@@ -161,7 +161,7 @@ async def abort(
 @click.argument("ids", nargs=-1, required=True)
 @YES
 async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
-    """Shut out the producers of transactional IDS, and abort what they have open.
+    """Fence the producers of transactional IDS, and abort their open transactions.
 
     \b
     Example:
@@ -177,7 +177,7 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
 @click.argument("id")
 @YES
 async def terminate(session: Session, id: str, yes: bool) -> None:
-    """Abort what a transactional ID that is known has open, and shut out its producer.
+    """Abort the open transaction of an existing transactional ID, and fence its producer.
 
     \b
     Example:

@@ -86,8 +86,9 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         raise ValueError(f"offsets: must be a dict with at least one partition, not {given}")
     entries: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, value in offsets.items():
-        tp = _as_key(tp)
-        offset, metadata, epoch = split_offset(value)
+        if type(tp) is not TopicPartition:
+            tp = _as_key(tp)
+        offset, metadata, epoch = (value, "", -1) if type(value) is int else split_offset(value)
         if not isinstance(metadata, str):
             raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
         if not is_offset(offset):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer._interception import ConsumerInterception
     from aiokafka.consumer.fetch.record_queue import RecordQueue
     from aiokafka.consumer.group.group import GroupMembership
+    from aiokafka.consumer.position.committed import CommittedOffset
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
@@ -255,7 +256,7 @@ class ConsumerMeter:
 
     def committed(
         self,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         began_at: float,
         error: BaseException | None,
     ) -> None:
@@ -268,14 +269,15 @@ class ConsumerMeter:
             self.failed_commits += 1
         if self.collector is None:
             return
+        plain = {tp: entry.offset for tp, entry in offsets.items()}
         if error is None:
             self._guard.call(
-                self.collector.on_commit_completed, offsets=offsets, commit_seconds=seconds
+                self.collector.on_commit_completed, offsets=plain, commit_seconds=seconds
             )
         else:
             self._guard.call(
                 self.collector.on_commit_failed,
-                offsets=offsets,
+                offsets=plain,
                 exception=error,
                 commit_seconds=seconds,
             )

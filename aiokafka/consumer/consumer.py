@@ -53,7 +53,7 @@ from aiokafka.consumer.fetch.record_queue import RecordQueue
 from aiokafka.consumer.group.no_group import NoGroup, no_group
 from aiokafka.consumer.position.lookup import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.position.resolver import OffsetResolver
-from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
+from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
@@ -585,9 +585,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         try:
             yield
         except (IllegalStateError, KafkaConnectionError) as error:
-            if self._closed:
-                raise ConsumerStoppedError("the consumer was stopped meanwhile") from error
+            self._refuse_stopped(error)
             raise
+
+    def _refuse_stopped(self, error: KafkaError) -> None:
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped meanwhile") from error
 
     # -- what to read ------------------------------------------------------------------------------
 
@@ -852,8 +855,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         while True:
             self._check_can_read()
             state = self._subscription.assigned_state(partition)
-            if state.position is not None:
-                return state.position
+            position = state.position
+            if position is not None:
+                return position
             # The error of a failed look-up is raised once, by this call or the next reading call.
             failure = self._queue.buffer.pop_failure(state)
             if failure is not None:
@@ -1068,11 +1072,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                     opening = "" if assignment else "No partitions assigned: "
                     self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
-            with self._unless_stopped():
-                entries = _with_epochs(assignment, entries)
+            try:
                 await self._joined.commit_offsets(
                     assignment, AllPositions(entries) if offsets is None else entries
                 )
+            except (IllegalStateError, KafkaConnectionError) as error:
+                self._refuse_stopped(error)
+                raise
         if offsets is None:
             # After the other offsets are committed: the error names only the revoked partitions.
             self._joined.refuse_revoked()
@@ -1243,18 +1249,6 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
 _GETONE = AIOKafkaConsumer.getone
 _ANEXT = AIOKafkaConsumer.__anext__
-
-
-def _with_epochs(
-    assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets, with the leader epoch of the record before each offset if known."""
-    return {
-        tp: entry
-        if entry.leader_epoch >= 0
-        else entry._replace(leader_epoch=assignment.state_value(tp).epoch_before(entry.offset))
-        for tp, entry in offsets.items()
-    }
 
 
 show_options(

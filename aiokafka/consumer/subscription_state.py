@@ -48,7 +48,7 @@ class Assignment:
     (KIP-848), else empty.
     """
 
-    __slots__ = ("_states", "epoch", "topic_ids", "tps")
+    __slots__ = ("epoch", "get", "state_value", "states", "topic_ids", "tps")
 
     def __init__(
         self,
@@ -56,7 +56,13 @@ class Assignment:
         epoch: int,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> None:
-        self._states = states
+        # The bound methods of the dict, because they are called for each request and response.
+        self.states = states.values
+        """Return the states of the assigned partitions."""
+        self.get = states.get
+        """Return the state of a partition; None if it is not assigned."""
+        self.state_value = states.__getitem__
+        """Return the state of an assigned partition. Raises KeyError for any other partition."""
         self.tps = frozenset(states)
         self.epoch = epoch
         self.topic_ids = {} if topic_ids is None else topic_ids
@@ -71,18 +77,6 @@ class Assignment:
         group: one of the two ids is outdated, so requests must not name the topic."""
         given = self.topic_ids.get(topic)
         return given is not None and cluster.topic_id(topic) not in (None, given)
-
-    def states(self) -> Iterable[PartitionState]:
-        """Return the states of the assigned partitions."""
-        return self._states.values()
-
-    def get(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state of a partition; None if it is not assigned."""
-        return self._states.get(tp)
-
-    def state_value(self, tp: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition. Raises KeyError for any other partition."""
-        return self._states[tp]
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.tps)
@@ -303,7 +297,7 @@ class SubscriptionState:
     ) -> PartitionState:
         """Return the state of an assigned partition. Raises IllegalStateError, which begins with
         `text`, for any other partition."""
-        state = self.assignment.get(as_partition(tp))
+        state = self.assignment.get(tp if type(tp) is TopicPartition else as_partition(tp))
         if state is None:
             raise IllegalStateError(f"{text.format(tp)} to this consumer")
         return state

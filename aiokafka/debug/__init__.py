@@ -46,7 +46,7 @@ def snapshot(client: Any) -> dict[str, Any]:
     passwords nor contents of records. Call it in the event loop of the client.
     """
     if hasattr(client, "unfinished"):
-        return _of_parallel(client)
+        return _parallel_state(client)
     metrics = list(client.metrics())
     kind = _kind_of(metrics)
     taken = datetime.fromtimestamp(_clock.wall_time(), timezone.utc).isoformat()
@@ -59,9 +59,9 @@ def snapshot(client: Any) -> dict[str, Any]:
     if hasattr(client, "health"):
         found["health"] = client.health().as_dict()
     own = f"{kind}-metrics".replace(" ", "-")
-    found["metadata_age"] = _one(metrics, own, "metadata-age")
+    found["metadata_age"] = _value_of(metrics, own, "metadata-age")
     if kind == "consumer":
-        found.update(_reading(client, metrics))
+        found.update(_consumer_state(client, metrics))
     if kind == "producer":
         found["transactional_id"] = client.transactional_id
         found["topics"] = _by_tag(metrics, "producer-topic-metrics", "topic")
@@ -79,12 +79,12 @@ def snapshot(client: Any) -> dict[str, Any]:
 
 
 def _kind_of(metrics: Iterable[Metric]) -> str:
-    """Return the kind of the client with these metrics."""
+    """Return "consumer", "producer" or "admin client", by the groups of the client's metrics."""
     groups = {metric.group for metric in metrics}
     return next((kind for group, kind in _KINDS if group in groups), "admin client")
 
 
-def _of_parallel(parallel: Any) -> dict[str, Any]:
+def _parallel_state(parallel: Any) -> dict[str, Any]:
     failure = parallel.failure
     return {
         "kind": "parallel consumer",
@@ -94,11 +94,11 @@ def _of_parallel(parallel: Any) -> dict[str, Any]:
     }
 
 
-def _reading(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
+def _consumer_state(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
     """Return the subscription, the assignment and the group of a consumer."""
     partitions = [
         {"topic": topic, "partition": int(number), **values}
-        for (topic, number), values in sorted(_of_partitions(metrics).items())
+        for (topic, number), values in sorted(_partition_values(metrics).items())
     ]
     group = {
         _key(metric.name): _plain(metric)
@@ -112,21 +112,21 @@ def _reading(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
     }
 
 
-def _of_partitions(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, Any]]:
+def _partition_values(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return position, lag and other values of the assigned partitions."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for metric in metrics:
         if metric.group == "consumer-fetch-manager-metrics" and "partition" in metric.tags:
-            place = (metric.tags["topic"], metric.tags["partition"])
+            partition = (metric.tags["topic"], metric.tags["partition"])
             unknown = {"position": None, "lag": None, "lead": None}
-            values = found.setdefault(place, unknown)
+            values = found.setdefault(partition, unknown)
             name = _key(metric.name).removeprefix("records_")
             values[name] = bool(metric.value) if name == "paused" else metric.value
     return found
 
 
 def _by_tag(metrics: list[Metric], group: str, tag: str) -> list[dict[str, Any]]:
-    """Return the metrics of a group, one dict for each value of `tag`."""
+    """Return the metrics of a group as dicts by name, one dict for each value of `tag`."""
     found: dict[str, dict[str, Any]] = {}
     for metric in metrics:
         if metric.group == group and tag in metric.tags:
@@ -135,7 +135,7 @@ def _by_tag(metrics: list[Metric], group: str, tag: str) -> list[dict[str, Any]]
     return list(found.values())
 
 
-def _one(metrics: list[Metric], group: str, name: str) -> Any:
+def _value_of(metrics: list[Metric], group: str, name: str) -> Any:
     return next((m.value for m in metrics if m.group == group and m.name == name), None)
 
 
@@ -230,7 +230,7 @@ class DebugApp:
         return list(self._only) if self._only else list(clients())
 
     def _states(self) -> list[dict[str, str]]:
-        """Return the state and its reason for each client that has the method `health`."""
+        """Return the health state and its reason for each client with the method `health`."""
         found = []
         for client in self._clients():
             if not hasattr(client, "health"):

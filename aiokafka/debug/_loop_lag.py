@@ -49,7 +49,7 @@ class LoopLag:
         """Start the timer. A second call has no effect."""
         if self._timer is None:
             register(self)
-            self._set()
+            self._schedule()
 
     def stop(self) -> None:
         """Stop the timer. `metrics()` still returns the measurements."""
@@ -70,13 +70,13 @@ class LoopLag:
     ) -> None:
         self.stop()
 
-    def _set(self) -> None:
+    def _schedule(self) -> None:
         self._due = self._loop.time() + self._interval
         self._timer = self._loop.call_at(self._due, self._measure)
 
     def _measure(self) -> None:
         self._lag.observe(max(0.0, self._loop.time() - self._due) * 1000)
-        self._set()
+        self._schedule()
 
     def metrics(self) -> MetricsSnapshot:
         """Return the histogram of the lag in milliseconds. Can be called at any time."""

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class _Collector:
-    """Base of all collectors; warns when a subclass defines a method `on_*` that no client
+    """Base class of the collectors. Warns if a subclass defines a method `on_*` that no client
     calls."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# -- Totals that exist before their first event, and errors for unknown names
+# -- Totals that are 0 before their first event, and errors for unknown names
 
 
 _OF_NODES = ("request-total", "response-total", "outgoing-byte-total", "incoming-byte-total")
@@ -90,8 +90,8 @@ _TOTALS: dict[str, dict[str, str]] = {
         "record-dead-letter-total": "topic",
     },
 }
-"""The tags of each total, by group and name. Some totals exist only after the first record of a
-topic, the first partition or the first connection."""
+"""The tags of each total, by group and name. A client reports some totals only after the first
+record of a topic, the first partition or the first connection."""
 
 _UNKNOWN_AT_FIRST = frozenset(
     {
@@ -108,7 +108,7 @@ _UNKNOWN_AT_FIRST = frozenset(
         "last-heartbeat-seconds-ago",
     }
 )
-"""Metrics that do not exist at first, not even as 0."""
+"""Metrics without a value at first, not even 0."""
 
 
 def is_total(name: str, group: str | None, tags: Collection[str], groups: Collection[str]) -> bool:
@@ -118,7 +118,7 @@ def is_total(name: str, group: str | None, tags: Collection[str], groups: Collec
         name in totals
         and group in (None, counted)
         and set(tags) <= set(totals[name].split())
-        and _always_there(counted) in groups
+        and _client_group(counted) in groups
         for counted, totals in _TOTALS.items()
     )
 
@@ -140,7 +140,7 @@ def not_found(
     return KeyError(f"{name!r}{where} {missing}")
 
 
-def _always_there(group: str) -> str:
+def _client_group(group: str) -> str:
     """Return the client-wide group for a group of metrics per node or topic, otherwise `group`."""
     return group.replace("-node-metrics", "-metrics").replace("-topic-metrics", "-metrics")
 
@@ -387,11 +387,11 @@ Value = float | Distribution
 class LastingSums:
     """Keeps the last counts of deleted clients, and counts that a client no longer has.
 
-    Readers take a falling counter for a restarted counter, and would count the whole remaining sum
-    again. Therefore the last count of a client stays in the sum as long as another client has a
-    count with the same key.
+    Monitoring systems take a falling counter for a restarted counter, and would count the whole
+    remaining sum again. Therefore the last count of a client stays in the sum as long as another
+    client has a count with the same key.
 
-    Owns: the counts of each client at the last `look`, and the sums of ended counts. A sum is
+    Owns: the counts of each client at the last `update`, and the sums of ended counts. A sum is
     deleted when no client has a count with its key.
     """
 
@@ -399,10 +399,10 @@ class LastingSums:
         self._last: dict[int, tuple[weakref.ref[Any], Mapping[Any, Value]]] = {}
         self._sums: dict[Any, Value] = {}
 
-    def look(self, seen: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
-        """Return the ended counts by key, to add to the sums of `seen`, the current counts of each
-        client."""
-        now = {id(client): (weakref.ref(client), counts) for client, counts in seen}
+    def update(self, current: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
+        """Return the sums of ended counts by key, which the caller adds to the current counts.
+        `current` has the current counts of each client."""
+        now = {id(client): (weakref.ref(client), counts) for client, counts in current}
         for number, (client, before) in self._last.items():
             # The id may have been reused for another object.
             counts = now[number][1] if number in now and now[number][0]() is client() else {}

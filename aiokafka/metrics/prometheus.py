@@ -15,7 +15,7 @@ __all__ = ["KafkaCollector"]
 
 _PER_SECOND = {"ms": 1000, "ns": 1_000_000_000}
 
-# Metrics that are not added for several clients with the same client id: the maximum is exported.
+# Metrics without a meaningful sum over clients with the same client id: their maximum is exported.
 _NOT_ADDED = re.compile(
     r".*(-max|-avg|-ago|-age|-ms)|position|paused|generation|records-lag|records-lead|.*-total-bytes"
 )
@@ -108,7 +108,7 @@ class KafkaCollector:
                 if metric.kind is not MetricKind.GAUGE:
                     counts[family, labels] = value
             counted.append((client, counts))
-        for (family, labels), value in self._ended.look(counted).items():
+        for (family, labels), value in self._ended.update(counted).items():
             families[family][labels] = added(families[family][labels], value)
         return families, dropped
 

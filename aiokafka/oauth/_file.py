@@ -213,7 +213,7 @@ class SignedAssertion:
         try:
             return load_pem_private_key(content, passphrase)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            # The messages of cryptography do not have contents of keys or passwords.
+            # Error messages of `cryptography` contain no keys or passwords.
             raise AuthenticationFailedError(
                 f"the private key {self._key_file!r} cannot be used: {str(error)[:200]}"
             ) from error

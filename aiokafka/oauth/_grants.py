@@ -47,7 +47,7 @@ __all__ = [
 # timeouts and TLS, and detects incomplete responses. `_proxy` selects the proxy.
 
 
-# A token has a few kilobytes.
+# Maximum bytes of a response; a response with a token has a few kilobytes.
 _MAX_BODY = 256 * 1024
 
 
@@ -81,7 +81,8 @@ class TokenEndpoint:
 def parse_url(url: str, *, allow_http: bool) -> urllib.parse.SplitResult:
     """Parse the URL of a token endpoint. Raises TypeError or ValueError.
 
-    The scheme must be https. On this machine, or with `allow_http`, http is accepted, too.
+    The scheme must be https. With `allow_http`, or for an endpoint on this machine, http is
+    accepted, too.
     """
     if not isinstance(url, str):
         raise TypeError("token_endpoint_url: must be a string")
@@ -112,7 +113,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """An HTTP response; the size of the body is limited."""
+    """An HTTP response. The body has at most `_MAX_BODY` bytes."""
 
     status: int
     body: bytes
@@ -183,8 +184,8 @@ async def _bounded(response: httpx.Response) -> bytes:
 def _proxy(endpoint: TokenEndpoint) -> str | None:
     """Return the proxy of the environment for the endpoint (HTTPS_PROXY, NO_PROXY ...).
 
-    Returns None for an endpoint on this machine: its requests must not leave the machine by a
-    proxy, because they may use http.
+    Returns None for an endpoint on this machine: requests to this endpoint may use http, and must
+    not leave the machine through a proxy.
     """
     if _is_loopback(endpoint.host):
         return None
@@ -475,7 +476,9 @@ def _json(body: bytes) -> dict[str, Any] | None:
 
 
 def _shown(text: str, secrets: tuple[str, ...]) -> str:
-    """Return text of the server for an error: one line, limited, without secrets that we sent."""
+    """Return text of the server for use in an error: one line of limited length, without the
+    secrets that the request contained.
+    """
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

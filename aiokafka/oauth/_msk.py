@@ -113,7 +113,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return region
 
     def _botocore(self) -> Any:
-        """Return the session of botocore, which caches credentials; None if it is not installed."""
+        """Return botocore's session, which caches credentials; None if botocore is missing."""
         if self._session is None:
             try:
                 import botocore.session
@@ -167,7 +167,7 @@ def presigned_token(region: str, credentials: AwsCredentials, now: datetime.date
     key = signing_key(credentials.secret_key, day, region, _SERVICE)
     signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
     signature = _hmac(key, signed).hex()
-    # The user agent is not signed; the broker logs the user agent.
+    # The broker logs the user agent, which is not part of the signature.
     agent = quote(f"aiokafka/{__version__}", safe="")
     url = f"https://{host}/?{query}&X-Amz-Signature={signature}&User-Agent={agent}"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

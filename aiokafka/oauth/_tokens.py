@@ -25,7 +25,7 @@ from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, Kaf
 __all__ = ["ALGORITHMS", "CachedTokenProvider", "OAuthConfig", "Token", "expiry_of", "sign"]
 
 
-# A time in the year 2286. A larger number is not a time in seconds.
+# Latest accepted time, in the year 2286. A larger number cannot be a time in seconds.
 _LAST_SECOND = 10**10
 
 
@@ -220,14 +220,14 @@ def text(argument: str, given: str | None) -> str | None:
 log = logging.getLogger("aiokafka.oauth")
 
 # Seconds that a connection waits for a refresh while the current token is still valid.
-_PATIENCE = 4.0
+_REFRESH_TIMEOUT = 4.0
 
 # Assumed lifetime in seconds of a token without a known lifetime.
 _UNKNOWN_LIFETIME = 60.0
 
-# A token is not used in the last part of its lifetime (share, and at most seconds), so that it is
-# still valid when it reaches the broker.
-_LEEWAY = (0.05, 5.0)
+# The last part of a token's lifetime (share, and at most seconds), in which the token is not used.
+# So a token is still valid when it reaches the broker.
+_EXPIRY_MARGIN = (0.05, 5.0)
 
 
 @dataclass(frozen=True)
@@ -268,8 +268,8 @@ class CachedTokenProvider(AbstractTokenProvider):
         self._current: _CachedToken | None = None
         self._fetching: asyncio.Future[KafkaError | None] | None = None
         self._failure: KafkaError | None = None
-        self._quiet_until = 0.0
-        self._suspect_until = 0.0
+        self._no_fetch_until = 0.0
+        self._next_rejection_fetch = 0.0
         self._failures = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._refusals = Backoff(config.retry_backoff, config.retry_backoff_max)
 
@@ -300,7 +300,7 @@ class CachedTokenProvider(AbstractTokenProvider):
                 return cached.value
             fetching = self._fetching
             if fetching is None or fetching.get_loop() is not asyncio.get_running_loop():
-                return await self._lead()
+                return await self._fetch_for_all()
             await asyncio.wait((fetching,))
             failure = fetching.result()
             if failure is not None:
@@ -314,27 +314,28 @@ class CachedTokenProvider(AbstractTokenProvider):
         other brokers may accept it.
         """
         cached = self._current
-        if cached is None or cached.value != token or cached.is_suspect:
+        if cached is None or cached.value != token or cached.is_rejected:
             return
-        due = max(_clock.running_time(), self._suspect_until)
+        due = max(_clock.running_time(), self._next_rejection_fetch)
         self._current = dataclasses.replace(
-            cached, refresh_at=min(cached.refresh_at, due), is_suspect=True
+            cached, refresh_at=min(cached.refresh_at, due), is_rejected=True
         )
 
     def _usable(self) -> _CachedToken | None:
         """Return the token to use without fetching; None if the caller has to fetch or wait.
 
-        Raises the last failure during the pause after it.
+        Without a valid token, raises the last failure until the pause after this failure is over.
         """
         cached = self._valid()
         now = _clock.running_time()
-        is_quiet = now < self._quiet_until
+        is_paused = now < self._no_fetch_until
         if cached is not None:
-            # A token that is due is still valid: one caller replaces the token, the others use it.
-            if now < cached.refresh_at or is_quiet or self._fetching is not None:
+            # After `refresh_at` the token is still valid: one caller replaces the token, the others
+            # use it.
+            if now < cached.refresh_at or is_paused or self._fetching is not None:
                 return cached
             return None
-        if is_quiet and self._failure is not None and self._fetching is None:
+        if is_paused and self._failure is not None and self._fetching is None:
             raise renewed(self._failure) from self._failure.__cause__
         return None
 
@@ -346,7 +347,7 @@ class CachedTokenProvider(AbstractTokenProvider):
             return None
         return cached if _clock.wall_time() < cached.ends_at_time else None
 
-    async def _lead(self) -> str:
+    async def _fetch_for_all(self) -> str:
         fetching = self._fetching = asyncio.get_running_loop().create_future()
         failure: KafkaError | None = None
         try:
@@ -374,14 +375,14 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def _obtain(self) -> Token:
         """Fetch a token, with retries unless the current token is still valid."""
         has_one = self._valid() is not None
-        patience = min(_PATIENCE, self._config.token_timeout)
+        limit = min(_REFRESH_TIMEOUT, self._config.token_timeout)
         # With a valid token the caller does not wait long; the next caller tries again.
-        patience = patience if has_one else self._config.token_timeout
+        limit = limit if has_one else self._config.token_timeout
         last: KafkaError | None = None
         loop = asyncio.get_running_loop()
-        end = loop.time() + patience
+        end = loop.time() + limit
         try:
-            async with timeout(patience):
+            async with timeout(limit):
                 while True:
                     try:
                         return _checked(await self.fetch())
@@ -404,15 +405,15 @@ class CachedTokenProvider(AbstractTokenProvider):
                     await asyncio.sleep(self._failures.next())
         except asyncio.TimeoutError:
             reason = f"; the last attempt: {_text(last)}" if last else ""
-            raise KafkaConnectionError(f"no token within {patience:g} s{reason}") from last
+            raise KafkaConnectionError(f"no token within {limit:g} s{reason}") from last
 
     def _keep(self, token: Token) -> None:
         lifetime = _UNKNOWN_LIFETIME if token.lifetime is None else token.lifetime
         now = _clock.running_time()
-        share, seconds = _LEEWAY
+        share, seconds = _EXPIRY_MARGIN
         usable = lifetime - min(lifetime * share, seconds)
-        if self._current is not None and self._current.is_suspect:
-            self._suspect_until = now + self._refusals.next()
+        if self._current is not None and self._current.is_rejected:
+            self._next_rejection_fetch = now + self._refusals.next()
         elif self._current is not None:
             # The old token was replaced because of its age, so brokers have accepted it.
             self._refusals.reset()
@@ -424,7 +425,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         )
         self._failures.reset()
         self._failure = None
-        self._quiet_until = 0.0
+        self._no_fetch_until = 0.0
 
     def _refresh_after(self, lifetime: float) -> float:
         """Return the seconds until a token with this lifetime is replaced, by Kafka's rules."""
@@ -437,7 +438,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _pause(self, failure: KafkaError) -> None:
         self._failure = failure
-        self._quiet_until = _clock.running_time() + self._failures.next()
+        self._no_fetch_until = _clock.running_time() + self._failures.next()
 
     def _as_kafka_error(self, error: Exception) -> KafkaError:
         if isinstance(error, KafkaError):
@@ -462,7 +463,7 @@ class _CachedToken:
     refresh_at: float
     ends_at: float
     ends_at_time: float
-    is_suspect: bool = False
+    is_rejected: bool = False
     """Whether a broker has rejected the token."""
 
 

@@ -17,11 +17,11 @@ from aiokafka.otel._names import metrics
 
 __all__ = ["Count", "MessageCounter", "observe_clients"]
 
-_FRESH = 0.2
+_MAX_AGE = 0.2
 """Seconds for which all instruments share one reading of the clients."""
 
 
-class _Seen(NamedTuple):
+class _ObservedMetric(NamedTuple):
     """A metric to observe: its group, its name, and the tag of its series."""
 
     group: str
@@ -30,9 +30,9 @@ class _Seen(NamedTuple):
 
 
 _ROLES = ("producer", "consumer", "admin-client")
-_COUNTED = (
+_COUNTERS = (
     *(
-        _Seen(f"{role}-metrics", name)
+        _ObservedMetric(f"{role}-metrics", name)
         for role in _ROLES
         for name in (
             "connection-creation-total",
@@ -42,43 +42,43 @@ _COUNTED = (
             "outgoing-byte-total",
         )
     ),
-    *(_Seen(f"{role}-node-metrics", "throttle-time-total", "node-id") for role in _ROLES),
-    _Seen("producer-metrics", "bufferpool-wait-time-ns-total"),
-    _Seen("producer-metrics", "buffer-exhausted-total"),
-    _Seen("producer-metrics", "batch-split-total"),
-    _Seen("producer-topic-metrics", "record-send-total", "topic"),
-    _Seen("producer-topic-metrics", "record-retry-total", "topic"),
-    _Seen("producer-topic-metrics", "record-error-total", "topic"),
-    _Seen("producer-topic-metrics", "byte-total", "topic"),
-    _Seen("consumer-fetch-manager-metrics", "records-consumed-total", "topic"),
-    _Seen("consumer-fetch-manager-metrics", "bytes-consumed-total", "topic"),
-    _Seen("consumer-coordinator-metrics", "rebalance-total"),
-    _Seen("consumer-coordinator-metrics", "commit-total"),
-    _Seen("consumer-coordinator-metrics", "commit-failed-total"),
-    _Seen("parallel-consumer-metrics", "records-finished-total"),
-    _Seen("parallel-consumer-metrics", "records-failed-total"),
-    _Seen("parallel-consumer-metrics", "process-time-total"),
-    _Seen("retry-topics-metrics", "record-retry-total", "topic"),
-    _Seen("retry-topics-metrics", "record-dead-letter-total", "topic"),
+    *(_ObservedMetric(f"{role}-node-metrics", "throttle-time-total", "node-id") for role in _ROLES),
+    _ObservedMetric("producer-metrics", "bufferpool-wait-time-ns-total"),
+    _ObservedMetric("producer-metrics", "buffer-exhausted-total"),
+    _ObservedMetric("producer-metrics", "batch-split-total"),
+    _ObservedMetric("producer-topic-metrics", "record-send-total", "topic"),
+    _ObservedMetric("producer-topic-metrics", "record-retry-total", "topic"),
+    _ObservedMetric("producer-topic-metrics", "record-error-total", "topic"),
+    _ObservedMetric("producer-topic-metrics", "byte-total", "topic"),
+    _ObservedMetric("consumer-fetch-manager-metrics", "records-consumed-total", "topic"),
+    _ObservedMetric("consumer-fetch-manager-metrics", "bytes-consumed-total", "topic"),
+    _ObservedMetric("consumer-coordinator-metrics", "rebalance-total"),
+    _ObservedMetric("consumer-coordinator-metrics", "commit-total"),
+    _ObservedMetric("consumer-coordinator-metrics", "commit-failed-total"),
+    _ObservedMetric("parallel-consumer-metrics", "records-finished-total"),
+    _ObservedMetric("parallel-consumer-metrics", "records-failed-total"),
+    _ObservedMetric("parallel-consumer-metrics", "process-time-total"),
+    _ObservedMetric("retry-topics-metrics", "record-retry-total", "topic"),
+    _ObservedMetric("retry-topics-metrics", "record-dead-letter-total", "topic"),
 )
 _GAUGES = (
-    *(_Seen(f"{role}-metrics", "connection-count") for role in _ROLES),
-    _Seen("producer-metrics", "buffer-available-bytes"),
-    _Seen("producer-metrics", "waiting-threads"),
-    _Seen("producer-metrics", "batches-pending"),
-    _Seen("producer-metrics", "requests-in-flight"),
-    _Seen("consumer-fetch-manager-metrics", "records-lag-max"),
-    _Seen("consumer-fetch-manager-metrics", "records-lag", "partition"),
-    _Seen("consumer-fetch-manager-metrics", "position", "partition"),
-    _Seen("consumer-coordinator-metrics", "assigned-partitions"),
-    _Seen("consumer-coordinator-metrics", "generation"),
-    _Seen("consumer-coordinator-metrics", "last-rebalance-seconds-ago"),
-    _Seen("consumer-coordinator-metrics", "last-heartbeat-seconds-ago"),
-    _Seen("parallel-consumer-metrics", "records-running"),
-    _Seen("parallel-consumer-metrics", "records-unfinished"),
-    _Seen("retry-topics-metrics", "records-waiting"),
+    *(_ObservedMetric(f"{role}-metrics", "connection-count") for role in _ROLES),
+    _ObservedMetric("producer-metrics", "buffer-available-bytes"),
+    _ObservedMetric("producer-metrics", "waiting-threads"),
+    _ObservedMetric("producer-metrics", "batches-pending"),
+    _ObservedMetric("producer-metrics", "requests-in-flight"),
+    _ObservedMetric("consumer-fetch-manager-metrics", "records-lag-max"),
+    _ObservedMetric("consumer-fetch-manager-metrics", "records-lag", "partition"),
+    _ObservedMetric("consumer-fetch-manager-metrics", "position", "partition"),
+    _ObservedMetric("consumer-coordinator-metrics", "assigned-partitions"),
+    _ObservedMetric("consumer-coordinator-metrics", "generation"),
+    _ObservedMetric("consumer-coordinator-metrics", "last-rebalance-seconds-ago"),
+    _ObservedMetric("consumer-coordinator-metrics", "last-heartbeat-seconds-ago"),
+    _ObservedMetric("parallel-consumer-metrics", "records-running"),
+    _ObservedMetric("parallel-consumer-metrics", "records-unfinished"),
+    _ObservedMetric("retry-topics-metrics", "records-waiting"),
 )
-_OBSERVED = frozenset((*_COUNTED, *_GAUGES))
+_OBSERVED = frozenset((*_COUNTERS, *_GAUGES))
 _TAGS = ("partition", "topic", "node-id")
 _UNIT_OF = {"byte": "By", "bytes": "By", "records": "{record}", "record": "{record}"}
 
@@ -86,7 +86,7 @@ _UNIT_OF = {"byte": "By", "bytes": "By", "records": "{record}", "record": "{reco
 Tags = tuple[tuple[str, str], ...]
 
 
-class _Look:
+class _Readings:
     """Reads the metrics of the clients once for all instruments of a collection.
 
     Clients with the same tags share a series: the sum of their counters, or the maximum of their
@@ -96,41 +96,41 @@ class _Look:
     def __init__(self, only: Iterable[MeasuredClient], partitions: bool) -> None:
         self._only = tuple(only)
         self._partitions = partitions
-        self._found: dict[_Seen, dict[Tags, Any]] = {}
+        self._found: dict[_ObservedMetric, dict[Tags, Any]] = {}
         self._ended = LastingSums()
         self._read_at = float("-inf")
-        # Readers of the provider may collect in several threads.
+        # The metric readers of a meter provider may collect in several threads.
         self._lock = threading.Lock()
 
-    def of(self, seen: _Seen) -> list[tuple[Tags, Value]]:
+    def of(self, observed: _ObservedMetric) -> list[tuple[Tags, Value]]:
         """Return the observations of one instrument."""
         with self._lock:
-            # The age is negative if a simulated clock, which begins at 0, was started since.
-            if not 0 <= _clock.running_time() - self._read_at < _FRESH:
+            # The age is negative if a simulated clock, which begins at 0, has replaced the clock.
+            if not 0 <= _clock.running_time() - self._read_at < _MAX_AGE:
                 self._read()
                 self._read_at = _clock.running_time()
-            return list(self._found.get(seen, {}).items())
+            return list(self._found.get(observed, {}).items())
 
     def _read(self) -> None:
         self._found = {}
         counted = []
         for client in self._only or clients():
-            counts: dict[tuple[_Seen, Tags], Value] = {}
+            counts: dict[tuple[_ObservedMetric, Tags], Value] = {}
             snapshot = client.metrics()
             for metric in snapshot if self._partitions else snapshot.without_partitions():
-                seen = _Seen(metric.group, metric.name, _tag_of(metric))
-                if seen not in _OBSERVED or isinstance(metric.value, Distribution):
+                observed = _ObservedMetric(metric.group, metric.name, _tag_of(metric))
+                if observed not in _OBSERVED or isinstance(metric.value, Distribution):
                     continue
                 tags = tuple((tag.replace("-", "_"), text) for tag, text in metric.tags.items())
-                values = self._found.setdefault(seen, {})
+                values = self._found.setdefault(observed, {})
                 if metric.kind is MetricKind.COUNTER:
-                    counts[seen, tags] = metric.value
+                    counts[observed, tags] = metric.value
                     values[tags] = added(values.get(tags), metric.value)
                 else:
                     values[tags] = max(values.get(tags, metric.value), metric.value)
             counted.append((client, counts))
-        for (seen, tags), value in self._ended.look(counted).items():
-            self._found[seen][tags] = added(self._found[seen][tags], value)
+        for (observed, tags), value in self._ended.update(counted).items():
+            self._found[observed][tags] = added(self._found[observed][tags], value)
 
 
 def _tag_of(metric: Metric) -> str:
@@ -148,32 +148,37 @@ def observe_clients(
     metrics per partition. Reading the metrics sends nothing to a broker.
     """
     meter = metrics.get_meter("aiokafka", __version__, meter_provider)
-    look = _Look(as_clients("only", only), partitions)
-    for kind, all_seen in ((MetricKind.COUNTER, _COUNTED), (MetricKind.GAUGE, _GAUGES)):
+    readings = _Readings(as_clients("only", only), partitions)
+    for kind, metrics_of_kind in ((MetricKind.COUNTER, _COUNTERS), (MetricKind.GAUGE, _GAUGES)):
         is_counter = kind is MetricKind.COUNTER
         make = meter.create_observable_counter if is_counter else meter.create_observable_gauge
-        for seen in all_seen:
-            if partitions or seen.tag != "partition":
-                make(_instrument(seen), [_Reader(look, seen)], _unit(seen.name), _text(seen))
+        for observed in metrics_of_kind:
+            if partitions or observed.tag != "partition":
+                make(
+                    _instrument(observed),
+                    [_InstrumentCallback(readings, observed)],
+                    _unit(observed.name),
+                    _text(observed),
+                )
 
 
-class _Reader:
+class _InstrumentCallback:
     """The callback of one instrument."""
 
-    def __init__(self, look: _Look, seen: _Seen) -> None:
-        self._look = look
-        self._seen = seen
+    def __init__(self, readings: _Readings, observed: _ObservedMetric) -> None:
+        self._readings = readings
+        self._observed = observed
 
     def __call__(self, _: Any) -> Iterator[Any]:
-        for tags, value in self._look.of(self._seen):
+        for tags, value in self._readings.of(self._observed):
             yield metrics.Observation(value, dict(tags))
 
 
-def _instrument(seen: _Seen) -> str:
-    role = seen.group.removesuffix("-metrics")
+def _instrument(observed: _ObservedMetric) -> str:
+    role = observed.group.removesuffix("-metrics")
     for part in ("-fetch-manager", "-coordinator", "-topic", "-node"):
         role = role.removesuffix(part)
-    return f"kafka.{role}.{seen.name}".replace("-", "_")
+    return f"kafka.{role}.{observed.name}".replace("-", "_")
 
 
 def _unit(name: str) -> str:
@@ -186,8 +191,8 @@ def _unit(name: str) -> str:
     return next((unit for word, unit in _UNIT_OF.items() if word in name.split("-")), "1")
 
 
-def _text(seen: _Seen) -> str:
-    return f"{seen.name} of {seen.group}: see the manual of aiokafka"
+def _text(observed: _ObservedMetric) -> str:
+    return f"{observed.name} of {observed.group}: see the manual of aiokafka"
 
 
 # -- Observable counters of messages: counting a message costs one addition
@@ -209,7 +214,9 @@ class MessageCounter:
     A provider calls only the first callback of an instrument name, so all clients share the counts.
     """
 
-    _made: weakref.WeakKeyDictionary[Any, dict[str, MessageCounter]] = weakref.WeakKeyDictionary()
+    _of_provider: weakref.WeakKeyDictionary[Any, dict[str, MessageCounter]] = (
+        weakref.WeakKeyDictionary()
+    )
     _of_process: dict[str, MessageCounter] = {}
 
     def __init__(self, name: str, description: str, meter_provider: Any) -> None:
@@ -219,11 +226,11 @@ class MessageCounter:
 
     @classmethod
     def of(cls, name: str, description: str, meter_provider: Any) -> MessageCounter:
-        """Return the counter of this name for the provider; None: the provider of the process."""
+        """Return the provider's counter with this name. None means the provider of the process."""
         if meter_provider is None:
             known = cls._of_process
         else:
-            known = cls._made.setdefault(meter_provider, {})
+            known = cls._of_provider.setdefault(meter_provider, {})
         if name not in known:
             known[name] = cls(name, description, meter_provider)
         return known[name]

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _NS = 1_000_000_000
 
-_NOWHERE = context.Context()
+_NO_CONTEXT = context.Context()
 """An empty context, for recording metrics without a span."""
 
 
@@ -63,7 +63,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         partitions: bool = False,
         group_id: str | None = None,
     ) -> None:
-        """Use these providers and this propagator; None: those of the process.
+        """Use these providers and this propagator. None means the global ones of the process.
 
         `keys=False` omits record keys from spans. `partitions=True` adds the partition to metrics,
         which otherwise have only the topic. `group_id` is needed only by a collector that is not an
@@ -110,20 +110,20 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         return is_own and _names.is_noop(self._tracer) and _names.is_noop(self._duration)
 
     def on_poll(self, seconds: float) -> None:
-        """Save how long a call has waited for its records."""
-        # `on_consume` is called next.
+        """Store how long a call of the application has waited for records."""
+        # The consumer calls `on_consume` next, which uses this duration.
         self._poll_seconds = seconds
 
     def on_consume(self, records: Records) -> None:
-        """Create the span of a call that returns records, and measure its duration."""
+        """Create the span of a call that returns records, and record the duration of the call."""
         taken = {tp: some for tp, some in records.items() if some}
         if not taken:
             return
         topics = {tp.topic for tp in taken}
         partitions = {tp.partition for tp in taken}
-        measured = self._measured("poll")
-        self._place(measured, topics, partitions if self._partitions else ())
-        self._duration.record(self._poll_seconds, measured, _NOWHERE)
+        measured = self._metric_attributes("poll")
+        self._set_destination(measured, topics, partitions if self._partitions else ())
+        self._duration.record(self._poll_seconds, measured, _NO_CONTEXT)
         if _names.is_noop(self._tracer) or is_suppressed() or has_own_spans():
             return
         attributes: dict[str, Any] = {
@@ -131,21 +131,21 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             **_names.operation("poll"),
             _names.BATCH_COUNT: sum(map(len, taken.values())),
         }
-        self._place(attributes, topics, partitions)
+        self._set_destination(attributes, topics, partitions)
         ended_at = int(_clock.wall_time() * _NS)
         self._tracer.start_span(
-            _named("poll", topics),
+            _span_name("poll", topics),
             kind=trace.SpanKind.CLIENT,
             links=self._propagation.links(one for some in taken.values() for one in some),
             attributes=attributes,
             start_time=ended_at - int(self._poll_seconds * _NS),
         ).end(ended_at)
 
-    def _place(
+    def _set_destination(
         self, attributes: dict[str, Any], topics: Iterable[str], partitions: Iterable[int]
     ) -> None:
-        """Set the topic attribute if there is one topic, and the partition attribute if there also
-        is one partition."""
+        """Set the topic attribute if there is only one topic, and also the partition attribute if
+        there is only one partition."""
         names, numbers = list(topics), list(partitions)
         if len(names) == 1:
             attributes[_names.DESTINATION] = names[0]
@@ -160,14 +160,15 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> Iterator[trace.Span]:
         """Run a `with` block, which processes one record or several records together, in a span.
 
-        The span of one record is a child of the producer's span in the record's headers, gets its
-        baggage, and links to the span that was current. The span of several records is a child of
-        the current span, and links to the producers' spans. Use plain ``with`` in coroutines too.
+        The span of one record is a child of the producer's span in the record's headers, and links
+        to the span that was current; the block gets the baggage in the headers. The span of several
+        records is a child of the current span, and links to the producers' spans. Use plain
+        ``with`` in coroutines too.
         """
         span, ambient, attributes = self._begin_process(records)
         began_at = _clock.running_time()
         token = context.attach(ambient)
-        measured = {key: attributes[key] for key in _MEASURED if key in attributes}
+        measured = {key: attributes[key] for key in _METRIC_ATTRIBUTES if key in attributes}
         try:
             yield span
         except BaseException as error:
@@ -194,12 +195,12 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             some = list(records)
             attributes[_names.BATCH_COUNT] = len(some)
             topics = {record.topic for record in some}
-            self._place(attributes, topics, {record.partition for record in some})
+            self._set_destination(attributes, topics, {record.partition for record in some})
             links = self._propagation.links(some)
         if is_suppressed():
             return trace.INVALID_SPAN, ambient, attributes
         span = self._tracer.start_span(
-            _named("process", topics),
+            _span_name("process", topics),
             context=ambient,
             kind=trace.SpanKind.CONSUMER,
             links=links,
@@ -255,7 +256,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Create the span of a successful commit."""
-        self._settle(offsets, self._commit_seconds, None)
+        self._create_commit_span(offsets, self._commit_seconds, None)
         self._commit_seconds = 0.0
 
     def on_commit_completed(
@@ -263,7 +264,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> None:
         """Measure the duration of a commit."""
         self._measure_commit(offsets, commit_seconds, None)
-        # `on_commit` is called next.
+        # The consumer calls `on_commit` next, which uses this duration.
         self._commit_seconds = commit_seconds
 
     def on_commit_failed(
@@ -276,9 +277,9 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         """Measure a failed commit, and create its span."""
         self._measure_commit(offsets, commit_seconds, exception)
         if self._is_interceptor:
-            self._settle(offsets, commit_seconds, exception)
+            self._create_commit_span(offsets, commit_seconds, exception)
 
-    def _settle(
+    def _create_commit_span(
         self,
         offsets: Mapping[TopicPartition, int],
         seconds: float,
@@ -288,10 +289,10 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             return
         topics = {tp.topic for tp in offsets}
         attributes = {**self._identity.attributes, **_names.operation("commit")}
-        self._place(attributes, topics, {tp.partition for tp in offsets})
+        self._set_destination(attributes, topics, {tp.partition for tp in offsets})
         ended_at = int(_clock.wall_time() * _NS)
         span = self._tracer.start_span(
-            _named("commit", topics),
+            _span_name("commit", topics),
             context=_without_ended_span(),
             kind=trace.SpanKind.CLIENT,
             attributes=attributes,
@@ -303,15 +304,15 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
 
     # -- metrics
 
-    def _measured(self, name: str) -> dict[str, Any]:
+    def _metric_attributes(self, name: str) -> dict[str, Any]:
         own = self._identity.attributes
         attributes = {_names.SYSTEM: "kafka", **_names.operation(name)}
         if _names.GROUP in own:
             attributes[_names.GROUP] = own[_names.GROUP]
         return attributes
 
-    def _measured_at(self, name: str, topic: str, partition: int) -> dict[str, Any]:
-        attributes = self._measured(name)
+    def _partition_attributes(self, name: str, topic: str, partition: int) -> dict[str, Any]:
+        attributes = self._metric_attributes(name)
         attributes[_names.DESTINATION] = topic
         if self._partitions:
             attributes[_names.PARTITION] = str(partition)
@@ -322,7 +323,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         key = topic, partition if self._partitions else -1
         count = self._counts.get(key)
         if count is None:
-            attributes = self._measured_at("poll", topic, partition)
+            attributes = self._partition_attributes("poll", topic, partition)
             count = self._counts[key] = self._consumed.count_of(attributes)
         count.value += record_count
 
@@ -336,8 +337,8 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         size_bytes: int,
     ) -> None:
         """Measure the duration of a fetch of a partition."""
-        attributes = self._measured_at("fetch", topic, partition)
-        self._duration.record(fetch_seconds, attributes, _NOWHERE)
+        attributes = self._partition_attributes("fetch", topic, partition)
+        self._duration.record(fetch_seconds, attributes, _NO_CONTEXT)
 
     def _measure_commit(
         self,
@@ -346,13 +347,13 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         error: BaseException | None,
     ) -> None:
         for topic in {tp.topic for tp in offsets}:
-            attributes = {**self._measured("commit"), _names.DESTINATION: topic}
+            attributes = {**self._metric_attributes("commit"), _names.DESTINATION: topic}
             if error is not None:
                 attributes[_names.ERROR_TYPE] = _names.kind_of(error)
-            self._duration.record(seconds, attributes, _NOWHERE)
+            self._duration.record(seconds, attributes, _NO_CONTEXT)
 
 
-_MEASURED = (
+_METRIC_ATTRIBUTES = (
     _names.SYSTEM,
     _names.OPERATION,
     _names.OPERATION_TYPE,
@@ -362,7 +363,7 @@ _MEASURED = (
 """The attributes of a `process` span that are also attributes of its duration metric."""
 
 
-def _named(name: str, topics: Iterable[str]) -> str:
+def _span_name(name: str, topics: Iterable[str]) -> str:
     found = list(topics)
     return f"{name} {found[0]}" if len(found) == 1 else name
 

@@ -77,7 +77,7 @@ class Identity:
         if options.get("group_id") is not None:
             self.attributes[GROUP] = options["group_id"]
         servers: Sequence[tuple[str, int]] = options["bootstrap_servers"]
-        # The attributes have room for one address only, so several servers are omitted.
+        # The conventions have attributes for one address only, so several servers are omitted.
         if len(servers) == 1:
             self.attributes[_ADDRESS], self.attributes[_PORT] = servers[0]
 
@@ -105,7 +105,7 @@ def text_of(key: Any) -> str | None:
     other keys."""
     if isinstance(key, (bytes, bytearray, memoryview)):
         try:
-            # The cut may leave an incomplete character.
+            # The last character may be cut in half: the incremental decoder ignores it.
             key = codecs.getincrementaldecoder("utf-8")().decode(bytes(key[:_LONGEST_KEY]))
         except UnicodeDecodeError:
             return None
@@ -193,7 +193,7 @@ class Propagation:
     def extract(self, headers: Headers, base: Any = None) -> Any:
         """Return `base`, or an empty context, with the trace context of the headers.
 
-        Of several headers with the same name, the last one counts.
+        Of several headers with the same name, the last header counts.
         """
         base = context.Context() if base is None else base
         carrier = {
@@ -204,14 +204,14 @@ class Propagation:
         return self._current.extract(carrier, context=base) if carrier else base
 
     def creation_of(self, headers: Headers) -> Any:
-        """Return the span context in the headers of a record; None if they have none."""
+        """Return the span context in the headers of a record; None without a span context."""
         if not headers:
             return None
         found = trace.get_current_span(self.extract(headers)).get_span_context()
         return found if found.is_valid else None
 
     def inject(self, headers: Headers, ambient: Any) -> tuple[tuple[str, bytes | None], ...]:
-        """Return the headers with the trace context of `ambient`, which replaces a previous one."""
+        """Return the headers with the trace context of `ambient` in place of their own."""
         carrier: dict[str, str] = {}
         self._current.inject(carrier, context=ambient)
         kept = (pair for pair in headers if pair[0] not in carrier)

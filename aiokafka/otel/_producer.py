@@ -20,13 +20,13 @@ __all__ = ["OUTCOME", "ProducerTelemetry", "TracedTransaction"]
 
 T = TypeVar("T")
 
-_NOWHERE = context.Context()
+_NO_CONTEXT = context.Context()
 """An empty context, for recording metrics without a span."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TracedRecord(ProducerRecord):
-    """A record with its span, which `dataclasses.replace` copies to the new record."""
+    """A record with its span. `dataclasses.replace` copies the span to the new record."""
 
     span: Any = field(default=None, repr=False, compare=False)
 
@@ -35,14 +35,14 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     """Creates OpenTelemetry spans and metrics for one producer. Each producer needs its own object.
 
     As one of `interceptors` it creates a span for each record, from `send` until the record is
-    written or has failed, and adds the trace context and baggage to the headers. As
+    written or has failed, and adds the trace context and baggage to the record's headers. As
     `metrics_collector` it counts messages, and measures the duration of each batch::
 
         telemetry = ProducerTelemetry()
         producer = AIOKafkaProducer(interceptors=[telemetry], metrics_collector=telemetry)
 
-    Both uses are optional. Put it after all other interceptors: a later interceptor that creates a
-    new record without `dataclasses.replace` loses the span.
+    Both uses are optional. Put the object after all other interceptors: a later interceptor that
+    creates a new record without `dataclasses.replace` loses the span.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         keys: bool = True,
         partitions: bool = False,
     ) -> None:
-        """Use these providers and this propagator; None: those of the process.
+        """Use these providers and this propagator. None means the global ones of the process.
 
         `keys=False` omits record keys from spans. `partitions=True` adds the partition to metrics,
         which otherwise have only the topic.
@@ -73,7 +73,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
             "Number of messages producer attempted to send to the broker.",
             meter_provider,
         )
-        self._measured: dict[tuple[str, int, str | None], Count] = {}
+        self._counts: dict[tuple[str, int, str | None], Count] = {}
         self._duration = _names.durations(
             meter,
             "messaging.client.operation.duration",
@@ -157,7 +157,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     def transaction(self, block: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
         """Return `producer.transaction()`, given as `block`, within a span.
 
-        The spans of the records sent in the block, and of the commit or abort, are its children.
+        The spans of the records sent in the block, and of the commit or abort, are children of this
+        span.
         """
         attributes = self._identity.attributes
         span = self._tracer.start_span
@@ -197,14 +198,14 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         self, topic: str, partition: int, error: str | None, records: int, seconds: float
     ) -> None:
         key = topic, partition if self._partitions else -1, error
-        count = self._measured.get(key)
+        count = self._counts.get(key)
         if count is None:
             attributes = self._metric_attributes(topic, partition)
             if error is not None:
                 attributes[_names.ERROR_TYPE] = error
-            count = self._measured[key] = self._sent.count_of(attributes)
+            count = self._counts[key] = self._sent.count_of(attributes)
         count.value += records
-        self._duration.record(seconds, count.attributes, _NOWHERE)
+        self._duration.record(seconds, count.attributes, _NO_CONTEXT)
 
     def _metric_attributes(self, topic: str, partition: int) -> dict[str, Any]:
         attributes = {
@@ -260,20 +261,20 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
         traceback: TracebackType | None,
     ) -> bool | None:
         name = "commit" if exc is None else "abort"
-        settle = self._begin_end(name)
+        end_span = self._start_end_span(name)
         try:
             suppressed = await self._block.__aexit__(exc_type, exc, traceback)
         except BaseException as error:
-            _names.fail(settle, error)
-            settle.end()
+            _names.fail(end_span, error)
+            end_span.end()
             self._end("aborted" if error is exc else "failed", error)
             raise
-        settle.end()
+        end_span.end()
         is_committed = getattr(self._block, "is_committed", exc is None)
         self._end("committed" if is_committed else "aborted", exc)
         return suppressed
 
-    def _begin_end(self, name: str) -> Any:
+    def _start_end_span(self, name: str) -> Any:
         """Start the span of the commit or abort, and return it."""
         if is_suppressed():
             return trace.INVALID_SPAN

@@ -117,7 +117,7 @@ class Committer:
         finished = self._finished()
         if not finished:
             return True
-        cuts = [len(work.cuts) for work, _ in finished]
+        truncations = [len(work.truncations) for work, _ in finished]
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
@@ -132,8 +132,8 @@ class Committer:
             if (more := self._log_suffix()) is not None:
                 self._log.warning("Commit failed, there will be another: %s%s", error, more)
             return False
-        for (work, offset), before in zip(finished, cuts, strict=True):
-            self._queue.note_commit(work, offset, before)
+        for (work, offset), before in zip(finished, truncations, strict=True):
+            self._queue.store_commit(work, offset, before)
         self._quiet_until = 0.0  # log the next failure
         return True
 
@@ -172,7 +172,7 @@ class Committer:
         if end is None or end < 0:
             return committable
         # The position is after all taken records, unless the log was truncated or the topic
-        # recreated: then the offsets of the previous log would skip records.
+        # recreated. Then `committable` is an offset of the previous log, and would skip records.
         position = work.committed if lag is None else end - lag
         queue = self._queue
         # The position may be committed only if no taken record is unfinished. Such records would be

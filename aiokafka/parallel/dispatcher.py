@@ -35,7 +35,7 @@ __all__ = ["Dispatcher", "Handler", "Reader", "Workers"]
 Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
 
 # Seconds for which all workers together may block the event loop, if handlers never wait.
-_TURN = 0.02
+_MAX_BLOCKING = 0.02
 
 
 class _Worker:
@@ -68,7 +68,7 @@ class Meter:
         self.failed = 0
         """Number of records whose handler or block has raised an exception."""
 
-    def moved(self, running: int) -> None:
+    def set_running(self, running: int) -> None:
         """Add the processing time since the last change, and set the number of running records."""
         now = self._loop.time()
         self._busy += self._running * (now - self._at)
@@ -78,7 +78,7 @@ class Meter:
     def finish(self, running: int) -> None:
         """Count a finished record, and set the number of running records."""
         self.finished += 1
-        self.moved(running)
+        self.set_running(running)
 
     def fail(self) -> None:
         """Count an exception of a handler or block."""
@@ -123,17 +123,17 @@ class Workers:
             for worker in self._workers.values()
             if worker.work is not None and worker.work.partition in partitions
         ]
-        # Replacements are started first, so that a handler that ignores its cancellation does not
-        # delay other partitions.
+        # Start a replacement for each worker first, so that a handler that ignores its cancellation
+        # does not delay other partitions.
         for worker in busy:
             if not worker.owner.is_stopping:
                 self._start(worker.name)
-        await together(_end(worker.owner, deadline) for worker in busy)
+        await together(_stop_worker(worker.owner, deadline) for worker in busy)
 
     async def stop(self, deadline: float) -> None:
         """Cancel all workers; wait at most until `deadline`."""
         owners = [worker.owner for worker in self._workers.values()]
-        await together(_end(owner, deadline) for owner in owners)
+        await together(_stop_worker(owner, deadline) for owner in owners)
 
     def abandon(self) -> None:
         """Cancel all workers without waiting for them."""
@@ -143,8 +143,8 @@ class Workers:
     def _start(self, name: str) -> None:
         owner = TaskOwner("parallel", self._dispatcher.fail)
         worker = _Worker(name, owner)
-        # Replacements that a rebalance starts get the context variables of `run()`, not those of
-        # the rebalance.
+        # A replacement worker, which a rebalance starts, gets the context variables of `run()`, not
+        # those of the rebalance.
         task = self._context.copy().run(owner.start, self._run(worker), name=name)
         self._workers[task] = worker
         task.add_done_callback(self._workers.pop)
@@ -158,15 +158,15 @@ class Workers:
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
         loop = asyncio.get_running_loop()
-        turn = _TURN / self._count
-        yield_at = loop.time() + turn
+        share = _MAX_BLOCKING / self._count
+        yield_at = loop.time() + share
         while True:
             work = dispatcher.start_next()
             if work is None:
                 work = await dispatcher.claim()
                 if work is None:
                     return
-                yield_at = loop.time() + turn
+                yield_at = loop.time() + share
             worker.work = work
             work.open()
             try:
@@ -174,27 +174,27 @@ class Workers:
                     raise work.failure
                 result = handler(work.record)
                 if result is not None:
-                    await (result if isinstance(result, CoroutineType) else _end_of(result))
+                    await (result if isinstance(result, CoroutineType) else _as_awaitable(result))
             except Exception as error:
-                await dispatcher.settle(work, error)
+                await dispatcher.handle_failure(work, error)
             except asyncio.CancelledError as error:
                 if worker.owner.is_stopping or _is_cancelled(task):
                     raise
-                await dispatcher.settle(work, _not_cancelled(work, error))
+                await dispatcher.handle_failure(work, _not_cancelled(work, error))
             else:
                 dispatcher.finish(work)
             finally:
-                dispatcher.maybe_release(work)
+                dispatcher.release_if_running(work)
                 worker.work = None
             if worker.owner.is_stopping:
                 dispatcher.wake(1)  # the handler ignored its cancellation
                 return
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
-                yield_at = loop.time() + turn
+                yield_at = loop.time() + share
 
 
-async def _end(owner: TaskOwner, deadline: float) -> None:
+async def _stop_worker(owner: TaskOwner, deadline: float) -> None:
     """Cancel a worker's task, unless it is already cancelled; wait until `deadline` for its end."""
     if owner.is_stopping:
         await owner.wait(deadline)
@@ -206,7 +206,7 @@ async def _nothing() -> None:
     """Do nothing; awaited in place of a handler's result that is not awaitable."""
 
 
-def _end_of(result: object) -> Awaitable[object]:
+def _as_awaitable(result: object) -> Awaitable[object]:
     """Return `result` if it is awaitable, else a coroutine that ends at once. Raises TypeError for
     generators and concurrent futures.
     """
@@ -277,12 +277,12 @@ class Dispatcher:
                 partition = queue.add(tp, records, most)
                 flow.taken(partition)
                 next_offset = partition.tracker.position
-            # The records from `next_offset` on did not fit, and are read again. Stored delayed
-            # records of the partition would be read again too: if kept, they would be processed
-            # twice.
+            # The records from `next_offset` on did not fit, and are read again. Delayed records of
+            # the partition come after them and are read again too, so drop the stored ones, or
+            # they would be processed twice.
             if next_offset <= records[-1].offset:
                 queue.delayed.drop([tp])
-                flow.put_back(tp, next_offset)
+                flow.read_again(tp, next_offset)
         flow.check_full()
         self.wake(queue.ready)
 
@@ -327,23 +327,24 @@ class Dispatcher:
             return None
         work = queue.start_next()
         if work is not None:
-            self.meter.moved(queue.running)
+            self.meter.set_running(queue.running)
         return work
 
-    async def claim_sound(self) -> Work | None:
-        """Do the same as `claim()`, but settle records whose key function raised an error.
+    async def claim_processable(self) -> Work | None:
+        """Wait for the next record whose key function has not failed, start it and return it.
 
-        Raises that error if it ends the processing.
+        A record whose key function has raised an error counts as failed. Raises the error if it
+        ends the processing. Returns None when processing has ended.
         """
         while True:
             work = await self.claim()
             if work is None or work.failure is None:
                 return work
-            if not await self.leave(work, work.failure):
+            if not await self.end_block(work, work.failure):
                 raise work.failure
 
     def _pass_on(self, waiter: asyncio.Future[None]) -> None:
-        """Wake the next worker if the cancelled one was already woken; else remove its waiter."""
+        """Wake the next worker if the cancelled worker was woken already; else remove `waiter`."""
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
         elif waiter in self._waiters:
@@ -365,10 +366,10 @@ class Dispatcher:
         self.queue.finish(work)
         self.meter.finish(self.queue.running)
         flow = self._flow
-        if flow.is_tight:
+        if flow.may_resume:
             flow.finished(work.partition)
 
-    async def settle(self, work: Work, error: Exception) -> Exception | None:
+    async def handle_failure(self, work: Work, error: Exception) -> Exception | None:
         """Handle a failed record: return None if it was sent to a retry or dead-letter topic.
         Otherwise return the error, which ends the processing unless the partition was revoked or
         lost.
@@ -404,32 +405,32 @@ class Dispatcher:
         self.fail(outcome)
         return outcome
 
-    async def leave(self, work: Work, error: BaseException | None) -> bool:
+    async def end_block(self, work: Work, error: BaseException | None) -> bool:
         """Finish or fail a record at the end of its block; return whether to suppress `error`."""
         try:
             if error is None:
                 self.finish(work)
             elif isinstance(error, Exception):
-                outcome = await self.settle(work, error)
+                outcome = await self.handle_failure(work, error)
                 if outcome is not None and outcome is not error:
                     raise outcome
                 return outcome is None
             return False
         finally:
-            self.maybe_release(work)
+            self.release_if_running(work)
             self.wake(self.queue.ready)
 
-    def maybe_release(self, work: Work) -> None:
-        """Put a record whose handler failed or was cancelled back for another worker."""
+    def release_if_running(self, work: Work) -> None:
+        """Put a record back in the queue if its handler has failed or was cancelled."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
-            self.meter.moved(self.queue.running)
+            self.meter.set_running(self.queue.running)
             self.wake(1)
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """Drop revoked partitions and their queued records."""
         self.queue.drop(tps)
-        self.meter.moved(self.queue.running)
+        self.meter.set_running(self.queue.running)
         self.wake(self.queue.ready)
 
     # -- ending ----------------------------------------------------------------------------------

@@ -47,22 +47,22 @@ class Flow:
         self._consumer = consumer
         self._queue = queue
         self._limits = limits
-        self._weight = limits.max_bytes / _FIRST_GUESS
-        self._count = 1  # partitions that share the limits
+        self._record_size = limits.max_bytes / _FIRST_GUESS
+        self._partition_count = 1  # partitions that share the limits
         self._is_full = False
         self._is_closed = False
         # Partitions that the next `getmany()` could bring above their share.
-        self._crowded: dict[TopicPartition, PartitionWork] = {}
+        self._over_share: dict[TopicPartition, PartitionWork] = {}
         # Partitions with more than `max_uncommitted` records from the lowest unfinished one on.
-        self._ahead: set[TopicPartition] = set()
-        self._held: set[TopicPartition] = set()  # partitions with records that are not due
-        self._set_aside: set[TopicPartition] = set()  # partitions that are never read
+        self._over_uncommitted: set[TopicPartition] = set()
+        self._not_due: set[TopicPartition] = set()  # partitions with records that are not due
+        self._never_read: set[TopicPartition] = set()  # partitions that are never read
         self._paused: set[TopicPartition] = set()
 
     @property
-    def is_tight(self) -> bool:
+    def may_resume(self) -> bool:
         """Whether finishing a record may resume a partition."""
-        return self._is_full or bool(self._crowded) or bool(self._ahead)
+        return self._is_full or bool(self._over_share) or bool(self._over_uncommitted)
 
     @property
     def paused(self) -> int:
@@ -78,14 +78,14 @@ class Flow:
         # If the limits are reached, `getmany()` returns no records above the resume level.
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
-        by_bytes = (limits.max_bytes - nbytes) / self._weight
+        by_bytes = (limits.max_bytes - nbytes) / self._record_size
         # All records may be of one partition, so request only a part of a partition's share. With
         # many partitions that part is small: request at least 1/8 of the space that is free at the
         # resume level.
         a_call, call_bytes = self._shares(_CALL)
         a_call = max(a_call, (limits.max_records - few) // _LEAST_PART)
         call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _LEAST_PART)
-        a_call = max(limits.concurrency, min(a_call, int(call_bytes / self._weight)))
+        a_call = max(limits.concurrency, min(a_call, int(call_bytes / self._record_size)))
         return max(1, min(limits.max_records - records, int(by_bytes), a_call))
 
     @property
@@ -93,30 +93,33 @@ class Flow:
         """The limit of unfinished bytes."""
         return self._limits.max_bytes
 
-    def put_back(self, tp: TopicPartition, offset: int) -> None:
-        """Read a partition again from this offset, because records were larger than expected and
-        exceeded `max_bytes`.
+    def read_again(self, tp: TopicPartition, offset: int) -> None:
+        """Seek a partition back to this offset. The records from there on exceeded `max_bytes`,
+        because they were larger than expected.
         """
         self._consumer.seek(tp, offset)
         self.release(tp)
 
     def taken(self, partition: PartitionWork) -> None:
-        """Update the mean record size, and pause this partition at its limits, after queueing."""
+        """Update the mean record size after records of this partition were queued, and pause the
+        partition at its limits.
+        """
         mean = partition.nbytes / max(1, partition.unfinished)
-        # The size rises at once and falls slowly: too many records cost memory, too few a call.
-        self._weight = max(1.0, mean, self._weight * 0.75)
+        # The estimated size rises at once and falls slowly: a low estimate costs memory, a high
+        # estimate costs only another `getmany()`.
+        self._record_size = max(1.0, mean, self._record_size * 0.75)
         tp = partition.tp
         limits = self._limits
-        self._count = max(1, len(self._consumer.assignment()))
+        self._partition_count = max(1, len(self._consumer.assignment()))
         if self._has_more(partition, 1 - _CALL):
-            self._crowded[tp] = partition
+            self._over_share[tp] = partition
         if partition.tracker.span > limits.max_uncommitted:
-            self._ahead.add(tp)
-        if tp in self._crowded or tp in self._ahead:
+            self._over_uncommitted.add(tp)
+        if tp in self._over_share or tp in self._over_uncommitted:
             self._apply([tp])
 
     def check_full(self) -> None:
-        """Pause all partitions if the limits are reached, after all records of a call were
+        """Pause all partitions if the limits are reached, after all records of a `getmany()` were
         queued.
         """
         limits = self._limits
@@ -139,16 +142,19 @@ class Flow:
                 self._is_full = False
                 self._apply(self._consumer.assignment())
         tp = partition.tp
-        if tp in self._crowded and not self._has_more(self._crowded[tp], 0.5):
-            del self._crowded[tp]
+        if tp in self._over_share and not self._has_more(self._over_share[tp], 0.5):
+            del self._over_share[tp]
             self._apply([tp])
-        if tp in self._ahead and partition.tracker.span * 2 <= self._limits.max_uncommitted:
-            self._ahead.discard(tp)
+        if (
+            tp in self._over_uncommitted
+            and partition.tracker.span * 2 <= self._limits.max_uncommitted
+        ):
+            self._over_uncommitted.discard(tp)
             self._apply([tp])
 
     def _shares(self, part: float) -> tuple[int, int]:
         """Return this part of a partition's share of unfinished records and bytes."""
-        limits, count = self._limits, self._count
+        limits, count = self._limits, self._partition_count
         return int(limits.max_records * part / count), int(limits.max_bytes * part / count)
 
     def _has_more(self, partition: PartitionWork, part: float) -> bool:
@@ -164,29 +170,29 @@ class Flow:
         """Return the numbers of unfinished records and bytes at which paused partitions are
         resumed.
 
-        They are half of the limits; crowded partitions may never finish their records, so the free
-        part of the limits begins after these records.
+        They are half of the limits. Partitions above their share may never finish their records, so
+        half of the rest of the limits is added for these records.
         """
         limits = self._limits
-        records = sum(partition.unfinished for partition in self._crowded.values())
-        nbytes = sum(partition.nbytes for partition in self._crowded.values())
+        records = sum(partition.unfinished for partition in self._over_share.values())
+        nbytes = sum(partition.nbytes for partition in self._over_share.values())
         return (limits.max_records + records) // 2, (limits.max_bytes + nbytes) // 2
 
     # -- delayed records -------------------------------------------------------------------------
 
     def hold(self, tp: TopicPartition) -> None:
         """Pause a partition until `release()`."""
-        self._held.add(tp)
+        self._not_due.add(tp)
         self._apply([tp])
 
     def release(self, tp: TopicPartition) -> None:
         """Resume a partition that `hold` paused, unless there are other reasons to pause it."""
-        self._held.discard(tp)
+        self._not_due.discard(tp)
         self._apply([tp])
 
-    def set_aside(self, tps: Iterable[TopicPartition]) -> None:
+    def keep_paused(self, tps: Iterable[TopicPartition]) -> None:
         """Keep these partitions paused while they are assigned; `assigned()` pauses them."""
-        self._set_aside.update(tps)
+        self._never_read.update(tps)
 
     def close(self) -> None:
         """Pause all partitions."""
@@ -206,11 +212,11 @@ class Flow:
         """Remove revoked or lost partitions, which the consumer does not keep paused."""
         for tp in tps:
             self._paused.discard(tp)
-            self._crowded.pop(tp, None)
-            self._ahead.discard(tp)
-            self._held.discard(tp)
-            self._set_aside.discard(tp)
-        # Without these partitions, the resume level may be reached.
+            self._over_share.pop(tp, None)
+            self._over_uncommitted.discard(tp)
+            self._not_due.discard(tp)
+            self._never_read.discard(tp)
+        # Without the records of these partitions, the resume level may be reached.
         records, nbytes = self._resume_level()
         if self._is_full and self._queue.records <= records:
             self._is_full = self._queue.nbytes > nbytes
@@ -225,7 +231,7 @@ class Flow:
             if tp not in assigned:
                 continue
             is_paused = self._is_full or self._is_closed
-            reasons = (self._crowded, self._ahead, self._held, self._set_aside)
+            reasons = (self._over_share, self._over_uncommitted, self._not_due, self._never_read)
             is_paused = is_paused or any(tp in reason for reason in reasons)
             if is_paused and tp not in self._paused:
                 self._paused.add(tp)

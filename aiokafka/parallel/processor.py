@@ -138,7 +138,7 @@ class DrainingListener(ConsumerRebalanceListener):
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Cancel the handlers at once, call the application's listener, and drop the partitions."""
         try:
-            # Do not commit: other members own the partitions, so the group would reject it.
+            # Other members own the partitions, so the group would reject a commit.
             self._dispatcher.queue.lose(lost)
             await self.finish(lost, 0.0)
             if self.listener is not None:
@@ -172,7 +172,7 @@ class DrainingListener(ConsumerRebalanceListener):
                     topic,
                     topic=topic,
                 )
-                self._flow.set_aside(tp for tp in assigned if tp.topic == topic)
+                self._flow.keep_paused(tp for tp in assigned if tp.topic == topic)
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
         """Start no more records of these partitions; wait at most `limit` seconds for the running
@@ -297,8 +297,8 @@ class ParallelConsumer(Generic[KT, VT]):
             max_uncommitted=_positive("max_uncommitted", max_uncommitted),
         )
         self._consumer = consumer
-        self._asked = _kept(topics), pattern
-        _wanted(consumer, *self._asked, retry)  # raises for wrong arguments
+        self._requested = _as_list(topics), pattern
+        _topics_to_subscribe(consumer, *self._requested, retry)  # raises for wrong arguments
         self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
         _check_consumer(consumer)
         _check_assigned(consumer, retry)
@@ -358,7 +358,7 @@ class ParallelConsumer(Generic[KT, VT]):
         self._tasks.start(self._committer.run(), name="commit")
 
     def _allow_restart(self) -> None:
-        """Allow another `start()` after a failure, unless `stop()` was called meanwhile."""
+        """Allow another `start()` after a failure, unless `stop()` was called during the first."""
         if self._phase is _Phase.STARTED:
             self._transition(_Phase.NEW)
 
@@ -366,7 +366,7 @@ class ParallelConsumer(Generic[KT, VT]):
         """Subscribe with our listener, or set our listener for the consumer's own subscription."""
         consumer = self._consumer
         # Check again, because the application may have subscribed since the constructor.
-        topics, pattern = _wanted(consumer, *self._asked, self._retry)
+        topics, pattern = _topics_to_subscribe(consumer, *self._requested, self._retry)
         _check_assigned(consumer, self._retry)
         if self._listener.listener is None:
             self._listener.listener = consumer.rebalance_listener
@@ -496,7 +496,7 @@ class ParallelConsumer(Generic[KT, VT]):
         consumer.
         """
         self._check_started()
-        work = await self._dispatcher.claim_sound()
+        work = await self._dispatcher.claim_processable()
         if work is None:
             self._tasks.check()
             raise StopAsyncIteration
@@ -596,14 +596,14 @@ def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
             )
 
 
-def _kept(topics: Collection[str] | None) -> Collection[str] | None:
+def _as_list(topics: Collection[str] | None) -> Collection[str] | None:
     """Return `topics` as a list, because an iterator can be read only once; a str unchanged,
-    because `_wanted` rejects it.
+    because `_topics_to_subscribe` rejects it.
     """
     return topics if topics is None or isinstance(topics, str) else list(topics)
 
 
-def _wanted(
+def _topics_to_subscribe(
     consumer: aiokafka.AIOKafkaConsumer,
     topics: Collection[str] | None,
     pattern: str | None,

@@ -89,7 +89,9 @@ class Delays:
         return self._delayed.next_due()
 
     def release(self, now: float) -> Batches:
-        """Return the delayed records that are due now; resume partitions without others."""
+        """Return the delayed records that are due now. Resume partitions that have no more delayed
+        records.
+        """
         due = self._delayed.take_due(now)
         for tp in due:
             if tp not in self._delayed:
@@ -114,7 +116,7 @@ class Delays:
                 ready += 1
         if ready < len(records):
             rest = zip(records[ready:], dues[ready:], strict=True)
-            kept = ready + self._delayed.keep(tp, rest, now, self._room())
+            kept = ready + self._delayed.keep(tp, rest, now, self._max_partition_bytes())
             self._flow.hold(tp)
             if kept < len(records):
                 self._consumer.seek(tp, records[kept].offset)
@@ -129,7 +131,7 @@ class Delays:
         at_last = seen_at + self._retry.delay_for(tp.topic)
         return min(now + self._retry.due_in(record), at_last)
 
-    def _room(self) -> int:
+    def _max_partition_bytes(self) -> int:
         """Return the maximum bytes of a partition's delayed records: `max_bytes`, divided among the
         assigned partitions of retry topics.
         """
@@ -140,8 +142,8 @@ class Delays:
 # -- Records of retry topics that were read and are not due yet
 
 
-# To release several records at once, wait after the first record is due: at most so many seconds,
-# and at most this part of its remaining delay.
+# To release several records at once, wait after the first record is due: at most `_GATHER` seconds,
+# and at most `_GATHER_PART` of the remaining delay of the first record.
 _GATHER = 0.1
 _GATHER_PART = 0.1
 
@@ -175,9 +177,9 @@ class DelayedRecords:
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._partitions
 
-    def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, room: int) -> int:
-        """Store records until the partition's stored records have `room` bytes; return how many
-        were stored.
+    def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, max_bytes: int) -> int:
+        """Store records until the partition's stored records have `max_bytes`; return how many were
+        stored.
 
         The first stored record of a partition may be larger.
         """
@@ -188,7 +190,7 @@ class DelayedRecords:
         for record, due in records:
             size = size_of(record)
             # Store one record of any size, or the partition would make no progress.
-            if waiting.records and waiting.nbytes + size > room:
+            if waiting.records and waiting.nbytes + size > max_bytes:
                 break
             waiting.records.append((record, due))
             waiting.nbytes += size
@@ -258,7 +260,7 @@ _PREFIX = "retry."
 _LONGEST_NAME = 249  # Kafka's limit for topics
 _MOST_DIGITS = 20
 # Errors that the copy itself may cause, so that a smaller copy may succeed.
-_UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
+_COPY_ERRORS = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
 @dataclass(frozen=True)
@@ -432,11 +434,11 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         if target is None:
             return False
         info = self._describe(record, error)
-        copies = [_whole(record, self._others(record), target, info)]
+        copies = [_full_copy(record, self._headers_without_info(record), target, info)]
         if is_retried:
             due = int(_clock.wall_time() * 1000) + self._delays_ms[n]
             copies[0] = replace(copies[0], info=replace(info, due=due))
-        copies += _smaller(record, self._others(record), copies[0], dead, info)
+        copies += _smaller_copies(record, self._headers_without_info(record), copies[0], dead, info)
         copy = await self._send_first(copies, record)
         counts = self.sent.setdefault(origin, SentCounts())
         if copy.info.due < 0:
@@ -452,7 +454,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         try:
             await self._send(copies[0], record)
             return copies[0]
-        except _UNFIT as refused:
+        except _COPY_ERRORS as refused:
             failure = refused
         if isinstance(failure, InvalidRecord):
             # The broker rejected the whole batch, maybe because of another record: try this copy
@@ -465,7 +467,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             except Exception as error:
                 # The serializer may fail for a copy without a value.
                 is_refused = copy.info.omitted and not isinstance(error, KafkaError)
-                if not isinstance(error, _UNFIT) and not is_refused:
+                if not isinstance(error, _COPY_ERRORS) and not is_refused:
                     raise
                 self._log.warning(
                     "A copy for %s is refused: %s", copy.topic, error, topic=copy.topic
@@ -493,7 +495,9 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """Send a copy alone in a batch, which `send` cannot do without key and value."""
+        """Send a copy alone in a batch. The producer's `send` cannot send a record without key and
+        value.
+        """
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
         batch = producer.create_batch()
@@ -502,7 +506,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         number = numbers[partition % len(numbers)]
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
-    def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
+    def _headers_without_info(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
         """Return the record's headers, without the RetryInfo headers of an earlier retry."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
@@ -560,13 +564,13 @@ class _Copy:
     info: RetryInfo
 
 
-def _whole(
+def _full_copy(
     record: ConsumerRecord[Any, Any], headers: Sequence[Header], topic: str, info: RetryInfo
 ) -> _Copy:
     return _Copy(topic, record.key, record.value, headers, info)
 
 
-def _smaller(
+def _smaller_copies(
     record: ConsumerRecord[Any, Any],
     headers: Sequence[Header],
     first: _Copy,
@@ -579,7 +583,7 @@ def _smaller(
         return [brief]
     copies = [brief]
     if first.topic != dead:
-        whole = _whole(record, headers, dead, info)
+        whole = _full_copy(record, headers, dead, info)
         copies += [whole, replace(whole, info=replace(info, message=""))]
     for key, kept, omitted in (
         (record.key, headers, "value"),

@@ -104,7 +104,6 @@ class PartitionWork:
 
     __slots__ = (
         "committed",
-        "cuts",
         "idle",
         "is_closed",
         "is_current",
@@ -115,6 +114,7 @@ class PartitionWork:
         "running",
         "tp",
         "tracker",
+        "truncations",
         "unfinished",
     )
 
@@ -128,7 +128,7 @@ class PartitionWork:
         self.running = 0
         self.opened = 0  # running works whose block or handler has begun
         self.committed = first
-        self.cuts: list[int] = []  # offsets at which the log was truncated
+        self.truncations: list[int] = []  # offsets at which the log was truncated
         self.is_closed = False  # no more works are started
         self.is_current = True  # False after `drop`
         self.is_lost = False  # owned by another member, and about to be dropped
@@ -139,7 +139,7 @@ class PartitionWork:
         """Whether the partition is still assigned: neither dropped nor lost."""
         return self.is_current and not self.is_lost
 
-    def note_opened(self) -> None:
+    def count_opened(self) -> None:
         """Count a work whose block or handler begins."""
         self.opened += 1
 
@@ -161,12 +161,12 @@ class Work(Generic[KT, VT]):
     """
 
     __slots__ = (
-        "_cuts",
         "_dispatcher",
         "_lane",
         "_partition",
         "_size",
         "_state",
+        "_truncations_before",
         "failure",
         "is_open",
         "record",
@@ -185,7 +185,7 @@ class Work(Generic[KT, VT]):
     ) -> None:
         self.record = record
         self._partition = partition
-        self._cuts = len(partition.cuts)
+        self._truncations_before = len(partition.truncations)
         self._lane = lane
         self._size = size
         self._state = WorkState.QUEUED
@@ -200,11 +200,14 @@ class Work(Generic[KT, VT]):
         """Whether finishing the record has an effect. False after the partition was revoked or
         lost, or the record was truncated from the log.
         """
-        return self._partition.is_ours and not self._is_cut
+        return self._partition.is_ours and not self._is_truncated
 
     @property
-    def _is_cut(self) -> bool:
-        return any(cut <= self.record.offset for cut in self._partition.cuts[self._cuts :])
+    def _is_truncated(self) -> bool:
+        return any(
+            cut <= self.record.offset
+            for cut in self._partition.truncations[self._truncations_before :]
+        )
 
     @property
     def partition(self) -> PartitionWork:
@@ -225,7 +228,7 @@ class Work(Generic[KT, VT]):
         # A work of a dropped partition does not count, and holds no lane.
         if self._partition.is_current and not self.is_open:
             self.is_open = True
-            self._partition.note_opened()
+            self._partition.count_opened()
 
     async def __aenter__(self) -> ConsumerRecord[KT, VT]:
         if self._state is not WorkState.RUNNING:
@@ -240,7 +243,7 @@ class Work(Generic[KT, VT]):
         tb: TracebackType | None,
     ) -> bool:
         assert self._dispatcher is not None
-        return await self._dispatcher.leave(self, exc)
+        return await self._dispatcher.end_block(self, exc)
 
 
 class WorkQueue:
@@ -271,7 +274,7 @@ class WorkQueue:
         self._lane_of = lane_of
         self._ready: deque[Work] = deque()
         self._partitions: dict[TopicPartition, PartitionWork] = {}
-        self._lingering: dict[TopicPartition, dict[Hashable, Work]] = {}
+        self._running_after_revoke: dict[TopicPartition, dict[Hashable, Work]] = {}
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -306,14 +309,14 @@ class WorkQueue:
         if partition is None:
             partition = self._begin(tp, records[0].offset)
         elif records[0].offset < partition.tracker.position:
-            self._cut(partition, records[0].offset)
+            self._truncate(partition, records[0].offset)
         count = 0
         total = 0
-        room = max_bytes - self.nbytes
+        free = max_bytes - self.nbytes
         for record in records:
             total += self._enqueue(record, partition)
             count += 1
-            if total >= room:
+            if total >= free:
                 break
         partition.unfinished += count
         partition.nbytes += total
@@ -323,23 +326,23 @@ class WorkQueue:
 
     def _begin(self, tp: TopicPartition, first: int) -> PartitionWork:
         partition = self._partitions[tp] = PartitionWork(tp, first)
-        partition.lanes.update(self._lingering.get(tp, {}))
+        partition.lanes.update(self._running_after_revoke.get(tp, {}))
         return partition
 
-    def _cut(self, partition: PartitionWork, offset: int) -> None:
+    def _truncate(self, partition: PartitionWork, offset: int) -> None:
         """Handle a log that was truncated at `offset` and has other records from there on.
 
         Removes the waiting records from `offset` on, and keeps earlier and running records.
         """
         partition.tracker.cut(offset)
-        partition.cuts.append(offset)
+        partition.truncations.append(offset)
         if partition.committed > offset:
             partition.committed = _UNKNOWN
-        gone = {work for work in self._ready if work._partition is partition and work._is_cut}
+        gone = {work for work in self._ready if work._partition is partition and work._is_truncated}
         for lane, queued in list(partition.lanes.items()):
             works = [queued] if isinstance(queued, Work) else list(queued)
             # A running work keeps its lane, so that new records of the lane wait for its end.
-            kept = [w for w in works if w._state is WorkState.RUNNING or not w._is_cut]
+            kept = [w for w in works if w._state is WorkState.RUNNING or not w._is_truncated]
             gone.update(works[len(kept) :])
             if not kept:
                 del partition.lanes[lane]
@@ -407,10 +410,10 @@ class WorkQueue:
         # After a revocation only the lane matters: if the partition was assigned again, the next
         # record of the lane may be waiting for the end of this record.
         if not partition.is_current:
-            self._end_lingering(work)
+            self._free_lane_after_revoke(work)
             return
         # If this record was truncated, another record may have its offset now.
-        if not (partition.cuts and work._is_cut):
+        if not (partition.truncations and work._is_truncated):
             partition.tracker.finish(work.record.offset)
         self._end_work(work)
 
@@ -435,22 +438,22 @@ class WorkQueue:
         work._state = WorkState.QUEUED
         work.is_open = False
         if not partition.is_current:
-            self._end_lingering(work)
-        elif work._is_cut:
+            self._free_lane_after_revoke(work)
+        elif work._is_truncated:
             self._end_work(work)
         # Put the record at the front: it was started before the ready records, and blocks its lane.
         elif not partition.is_closed:
             self._ready.appendleft(work)
 
-    def _end_lingering(self, work: Work) -> None:
+    def _free_lane_after_revoke(self, work: Work) -> None:
         """Free the lane of a work whose partition was dropped while it was running."""
         tp = work._partition.tp
-        lanes = self._lingering.get(tp, {})
+        lanes = self._running_after_revoke.get(tp, {})
         if lanes.get(work._lane) is not work:
             return
         del lanes[work._lane]
         if not lanes:
-            del self._lingering[tp]
+            del self._running_after_revoke[tp]
         partition = self._partitions.get(tp)
         if partition is not None:
             self._advance(partition, work._lane)
@@ -471,12 +474,12 @@ class WorkQueue:
         if partition.idle is not None and not partition.running:
             partition.idle.set()
 
-    def note_commit(self, partition: PartitionWork, offset: int, cuts: int) -> None:
-        """Store the offset that was committed for a partition. `cuts`: how many truncations of the
-        log preceded the commit.
+    def store_commit(self, partition: PartitionWork, offset: int, truncations: int) -> None:
+        """Store the offset that was committed for a partition. `truncations`: number of truncations
+        of the log before the commit.
         """
         # If the log was truncated during the commit, the log may end before `offset`.
-        partition.committed = offset if len(partition.cuts) == cuts else _UNKNOWN
+        partition.committed = offset if len(partition.truncations) == truncations else _UNKNOWN
 
     # -- revocation ------------------------------------------------------------------------------
 
@@ -494,13 +497,17 @@ class WorkQueue:
         return found
 
     def lose(self, tps: Iterable[TopicPartition]) -> None:
-        """Mark partitions as lost to other members: their errors do not end the processing."""
+        """Mark partitions as lost. Errors of their records do not end the processing, because other
+        members process the records.
+        """
         for tp in tps:
             if tp in self._partitions:
                 self._partitions[tp].is_lost = True
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop these partitions and their records; running records only free their lanes."""
+        """Drop these partitions and their records. Running records only free their lanes when they
+        end.
+        """
         tps = list(tps)
         self.delayed.drop(tps)
         self._forget(tps)
@@ -512,17 +519,17 @@ class WorkQueue:
             partition.is_current = False
             # Works that were returned but not entered may never be entered, so stop counting them.
             self._discount_runs(partition, partition.running - partition.opened)
-            self._linger(partition)
+            self._keep_running_lanes(partition)
             partition.lanes.clear()
             self.records -= partition.unfinished
             self.nbytes -= partition.nbytes
         if dropped:
             self._ready = deque(work for work in self._ready if work._partition.is_current)
 
-    def _linger(self, partition: PartitionWork) -> None:
+    def _keep_running_lanes(self, partition: PartitionWork) -> None:
         """Store the lanes of records that are still being processed, until they end."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
             # A work that was returned but not entered holds no lane.
             if work.is_open and work._state is WorkState.RUNNING:
-                self._lingering.setdefault(partition.tp, {})[lane] = work
+                self._running_after_revoke.setdefault(partition.tp, {})[lane] = work

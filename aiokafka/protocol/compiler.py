@@ -1,6 +1,6 @@
 """Encoders and decoders of message classes, one pair per version.
 
-The build generates the pairs for the newest versions of common messages
+The build generates the pairs for common messages, in the versions that the newest brokers use
 (`tools/generate_codecs.py`). `_codegen` writes all other pairs on first use, mostly within a
 fraction of a millisecond.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-# The APIs with generated codecs for their newest versions, and the module of each, by role.
+# The APIs with generated codecs, and the module of each, by role.
 GENERATED = {
     **dict.fromkeys(("ApiVersions", "Metadata"), "client"),
     **dict.fromkeys(("InitProducerId", "Produce"), "producer"),
@@ -27,6 +27,10 @@ GENERATED = {
     **dict.fromkeys(("FindCoordinator", "Heartbeat", "JoinGroup", "SyncGroup"), "group"),
     **dict.fromkeys(("ConsumerGroupHeartbeat", "OffsetCommit", "OffsetFetch"), "group"),
 }
+
+# The versions of generated codecs that are not the newest of their API. Brokers offer version 6
+# only as an unstable version, for two-phase commit (KIP-939).
+_VERSIONS = {"InitProducerId": 5}
 
 _MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
 _UNENCODABLE = (struct.error, TypeError, AttributeError, KeyError, ValueError, OverflowError)
@@ -123,15 +127,20 @@ def _describe(error: Exception, size: int) -> str:
     return f"truncated: the message goes on beyond its {size} bytes"
 
 
+def generated_version(api: str, cls: type[Struct]) -> int:
+    """Return the version of the request or response `cls` that the build generates codecs for."""
+    return _VERSIONS.get(api, getattr(cls, "VERSIONS", (0, -1))[1])
+
+
 def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
     """Return the function `name` that the build has generated, None if there is none.
 
     Without generated functions, compiling would take much of the time to a client's first record.
     """
-    role = GENERATED.get(cls.__name__.removesuffix("Request").removesuffix("Response"))
-    is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
+    api = cls.__name__.removesuffix("Request").removesuffix("Response")
+    role = GENERATED.get(api)
     is_message = cls.__module__.startswith("aiokafka.protocol.messages.")
-    if not is_newest or role is None or not is_message:
+    if role is None or not is_message or version != generated_version(api, cls):
         return None
     try:
         return getattr(import_module(f"aiokafka.protocol._generated.{role}"), name, None)

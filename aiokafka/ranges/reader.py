@@ -98,7 +98,7 @@ class WaitingCallers:
     def __init__(self, states: Sequence[RangeState]) -> None:
         self._states = states
         self._loop = asyncio.get_running_loop()
-        self._away_since = self._loop.time()
+        self._idle_since = self._loop.time()
         self._waiting = 0
 
     def __bool__(self) -> bool:
@@ -109,19 +109,19 @@ class WaitingCallers:
         if not self._waiting:
             now = self._loop.time()
             for state in self._states:
-                state.exclude_time(now - self._away_since, now)
+                state.exclude_time(now - self._idle_since, now)
         self._waiting += 1
         try:
             await arrived.wait()
         finally:
             self._waiting -= 1
             if not self._waiting:
-                self._away_since = self._loop.time()
+                self._idle_since = self._loop.time()
 
 
-_BROKERS = 3  # brokers asked in each poll
+_POLLED_BROKERS = 3  # brokers asked in each poll
 _POLL_TIMEOUT = 5.0  # seconds for each of connecting and responding
-_VALID = 2.0  # seconds in which the result of a poll is used for all ranges of a topic
+_RESULT_MAX_AGE = 2.0  # seconds in which the result of a poll is used for all ranges of a topic
 _POLL_INTERVAL = 5.0  # seconds between polls that no range waits for
 _FIRST_WITHOUT_CREATION = 4  # earlier MetadataRequest versions may create the topic
 
@@ -133,7 +133,8 @@ class LeaderVotes:
     2. The previous leader has not noticed, and still responds to Fetch, ListOffsets and Metadata
        requests, naming itself as the leader. Its log lacks the records sent to the new leader.
     3. A client that is only connected to the previous leader requests metadata from no other
-       broker. So this class does, and updates the client's metadata with newer leaders.
+       broker. So this class requests metadata from several brokers, and updates the client's
+       metadata with newer leaders.
 
     Owns: the running polls, and the result of the last poll by topic.
     """
@@ -147,15 +148,15 @@ class LeaderVotes:
         self._polled_at: dict[str, float] = {}
 
     def poll_soon(self, topic: str) -> None:
-        """Poll brokers about a topic in the background, unless the last poll is a few seconds old
-        at most."""
+        """Poll brokers about a topic in the background, unless the last poll is less than
+        `_POLL_INTERVAL` seconds old."""
         if not self._is_younger(topic, _POLL_INTERVAL):
             self._poll(topic)
 
     async def confirm(self, tp: TopicPartition, leader: int | None) -> bool:
-        """Return whether `leader` is the leader according to the client's metadata and, if there
-        are other brokers, to all polled brokers that respond, which must be at least one."""
-        if not self._is_younger(tp.topic, _VALID):
+        """Return whether the client's metadata and all polled brokers that respond name `leader` as
+        the leader. If there are other brokers, at least one must respond."""
+        if not self._is_younger(tp.topic, _RESULT_MAX_AGE):
             await asyncio.wait([self._poll(tp.topic)])
         cluster = self._client.cluster
         if leader is None or cluster.leader_for_partition(tp) != leader:
@@ -177,24 +178,24 @@ class LeaderVotes:
     def _poll(self, topic: str) -> asyncio.Task[None]:
         task = self._polls.get(topic)
         if task is None:
-            task = self._tasks.start(self._ask_some(topic), name=f"others-{topic}")
+            task = self._tasks.start(self._poll_brokers(topic), name=f"others-{topic}")
             self._polls[topic] = task
         return task
 
-    async def _ask_some(self, topic: str) -> None:
+    async def _poll_brokers(self, topic: str) -> None:
         try:
             nodes = sorted(self._client.cluster.node_ids)
-            some = random.sample(nodes, min(_BROKERS, len(nodes)))
-            answers = await together(self._ask(node_id, topic) for node_id in some)
+            some = random.sample(nodes, min(_POLLED_BROKERS, len(nodes)))
+            answers = await together(self._request_metadata(node_id, topic) for node_id in some)
             found = dict(zip(some, answers, strict=True))
             self._results[topic] = {node: seen for node, seen in found.items() if seen is not None}
             self._polled_at[topic] = self._loop.time()
         finally:
             del self._polls[topic]
 
-    async def _ask(self, node_id: int, topic: str) -> ClusterMetadata | None:
-        """Return a broker's metadata of the topic; None if it does not respond, or has another
-        topic with this name."""
+    async def _request_metadata(self, node_id: int, topic: str) -> ClusterMetadata | None:
+        """Return a broker's metadata of the topic; None if the broker does not respond, or has
+        another topic with this name."""
         limit = min(_POLL_TIMEOUT, self._client.config.request_timeout)
         try:
             seen = ClusterMetadata().updated(await self._send(node_id, topic, limit))
@@ -233,8 +234,8 @@ _REFRESHES = 3  # metadata refreshes before a topic counts as deleted
 async def ask_bounds(
     client: AIOKafkaClient, state: RangeState, fenced_epochs: FencedEpochs
 ) -> tuple[int, int]:
-    """Return the first offset of the log and the offset after its last. Raises the error of the
-    broker or connection, and LeaderNotAvailableError without a known leader."""
+    """Return the log start offset and the log end offset. Raises the error of the broker or
+    connection, and LeaderNotAvailableError without a known leader."""
     earliest = await _list_offset(client, state, fenced_epochs, EARLIEST)
     return earliest, await _list_offset(client, state, fenced_epochs, LATEST)
 
@@ -288,7 +289,7 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
 
 
 def has_another_leader(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the leader is another broker than the one that last reported the log's end."""
+    """Return whether another broker leads than the broker that has last reported the log end."""
     leader = client.cluster.leader_for_partition(state.tp)
     return leader is not None and leader not in (-1, state.end_source)
 
@@ -305,8 +306,7 @@ async def is_confirmed(
             return None
         if not check(client, state):
             return False
-        # An immediate refresh would ask the same broker, whose metadata may be outdated for a
-        # moment.
+        # An immediate refresh would ask the same broker, whose metadata may still be outdated.
         await asyncio.sleep(client.config.retry_backoff)
     return True
 
@@ -327,7 +327,7 @@ class RangeReader:
         async with RangeReader(client, [PartitionRange("topic", 0, 0, 1000)]) as reader:
             while (records := await reader.next()) is not None:
                 while (rows := records.read(max_rows=8192)) is not None:
-                    ...  # rows.columns, of which rows.size count
+                    ...  # the first rows.size rows of rows.columns
 
     Use the reader in the client's event loop only; the returned record sets may be read in another
     thread. `close()` ends all tasks of the reader.
@@ -398,7 +398,7 @@ class RangeReader:
         self._current: PinnedResponse | None = None
         self._busy: set[int] = set()
         self._pinned: collections.Counter[int] = collections.Counter()
-        self._turns = 0
+        self._responses = 0
         self._failure: BaseException | None = None
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -416,7 +416,7 @@ class RangeReader:
         The call releases the memory of the previous record set. The record sets of a partition come
         in order. A cancelled call consumes nothing.
 
-        Raises DataLossError; KafkaTimeoutError with place and cause if a range makes no progress
+        Raises DataLossError; KafkaTimeoutError with offset and cause if a range makes no progress
         for `timeout_ms`; CorruptRecordError; RecordTooLargeError with brokers before 0.10.1; errors
         of brokers that are not retriable; IllegalStateError after `close()`.
         """
@@ -519,17 +519,16 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Return the ranges to fetch by leader, one per partition. The ranges that were served last
-        come last."""
+        """Return the ranges to fetch by leader, one per partition. A range whose last response with
+        records is older comes first."""
         by_leader: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
-        for state in sorted(self._states, key=lambda s: s.turn):
+        for state in sorted(self._states, key=lambda s: s.last_response):
             if state.phase is not RangePhase.IDLE or not state.is_due(now, self._client.cluster):
                 continue
             if state.tp in taken:
-                # Restart this range's timeout with the timeout of the range being fetched: a
-                # partition's ranges are fetched one at a time, so waiting for that range is not a
-                # stall.
+                # The ranges of a partition are fetched one at a time. Waiting for another range is
+                # no stall, so this range's timeout restarts when the other range's timeout does.
                 state.since = max(state.since, taken[state.tp].since)
                 continue
             leader = self._leader(state, now)
@@ -568,7 +567,7 @@ class RangeReader:
 
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
-        # The client would refuse a larger response and close the connection.
+        # The client would reject a larger response and close the connection.
         fits = max_record_bytes(self._client.config.max_response_bytes, len(states))
         size = max(1, min(size, fits))
         limit = min(size, limits.max_partition_bytes)
@@ -594,7 +593,7 @@ class RangeReader:
             self._on_failed_fetch(node_id, states, error)
         else:
             self._busy.discard(node_id)
-            self._settle(node_id, states, response, size)
+            self._handle_response(node_id, states, response, size)
         self._wake.set()
 
     def _spec(self, state: RangeState, limit: int, has_ids: bool) -> FetchSpec:
@@ -612,7 +611,7 @@ class RangeReader:
             state.postpone(self._loop.time(), str(error))
         self._client.request_metadata(f"fetch from broker {node_id} failed")
 
-    def _settle(
+    def _handle_response(
         self, node_id: int, states: list[RangeState], answer: FetchResponse, size: int
     ) -> None:
         now, limit = self._loop.time(), min(size, self._limits.max_partition_bytes)
@@ -623,8 +622,8 @@ class RangeReader:
         for tp, data in partitions_in(answer, names):
             found = asked.get(tp)
             if found is not None and found.phase is RangePhase.FETCHING:
-                self._settle_one(found, data, frame, limit)
-        is_filled = frame.nbytes > size // 2  # by other partitions
+                self._handle_partition(found, data, frame, limit)
+        is_filled = frame.nbytes > size // 2  # other partitions have taken most of the size
         for state in states:
             if state.phase is not RangePhase.FETCHING:
                 continue
@@ -638,14 +637,14 @@ class RangeReader:
             state.postpone(now, for_code(code).__name__ if (code := answer.error_code) else end)
         self._pinned[node_id] += frame.nbytes
 
-    def _settle_one(
+    def _handle_partition(
         self, state: RangeState, data: PartitionData, frame: PinnedResponse, limit: int
     ) -> None:
         if not data.error_code:
             state.high_watermark, state.end_source = data.high_watermark, frame.node_id
         answer = read_partition(state.tp, state.position, data, state.range.until)
         if isinstance(answer, Fetched):
-            self._take_in(state, answer, frame)
+            self._queue_records(state, answer, frame)
         elif isinstance(answer, BatchTooLarge):
             if state.size.too_small(limit):
                 state.transition(RangePhase.IDLE)
@@ -661,8 +660,8 @@ class RangeReader:
             self._fenced_epochs.on_error(frame.node_id, state.tp, known, error)
             retry_later(self._client, state, error, self._loop.time())
 
-    def _take_in(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
-        """Queue the fetched records, and move the position of the range behind them."""
+    def _queue_records(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
+        """Queue the fetched records, and advance the position of the range to their end."""
         scan = answer.scan
         if scan.end < 0:
             self._fail(no_batch(state, answer))
@@ -671,9 +670,9 @@ class RangeReader:
             self._add(state, answer, frame)
         first = state.position if scan.first < 0 else min(state.position, scan.first)
         state.size.served(scan.size, scan.end - first, first_batch_size(answer.data))
-        self._turns += 1
-        state.turn = self._turns
-        state.moved(scan.end, self._loop.time())
+        self._responses += 1
+        state.last_response = self._responses
+        state.advance(scan.end, self._loop.time())
 
     def _add(self, state: RangeState, found: Fetched, frame: PinnedResponse) -> None:
         reader = ColumnReader(
@@ -706,21 +705,21 @@ class RangeReader:
         now, wanted = self._loop.time(), state.range
         if state.position < earliest and wanted.from_first and state.position == wanted.start:
             self._log.info("%s: begins at offset %d now", state, earliest)
-            state.moved(min(earliest, wanted.until), now)
+            state.advance(min(earliest, wanted.until), now)
             self._arrived.set()
         elif state.position < earliest:
-            self._lose(state, LossKind.RETENTION, earliest, now)
+            self._report_loss(state, LossKind.RETENTION, earliest, now)
         elif state.position > latest and await self._votes.confirm(state.tp, leader):
-            self._lose(state, LossKind.TRUNCATION, wanted.until, self._loop.time())
+            self._report_loss(state, LossKind.TRUNCATION, wanted.until, self._loop.time())
         else:
-            # The leader has caught up or changed since the error.
+            # Retry: the leader has caught up or changed since the error.
             state.postpone(self._loop.time(), f"the log has offsets {earliest} to {latest - 1}")
         self._wake.set()
 
     async def _check_topic(self, state: RangeState) -> None:
         is_another = await is_confirmed(self._client, state, is_another_topic)
         if is_another:
-            self._lose(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
+            self._report_loss(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
         elif is_another is None:
             state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
         else:
@@ -736,20 +735,20 @@ class RangeReader:
         elif state.ends_early and await self._votes.confirm(state.tp, state.end_source):
             kind = LossKind.TRUNCATION
         if kind is not None:
-            self._lose(state, kind, state.range.until, self._loop.time())
+            self._report_loss(state, kind, state.range.until, self._loop.time())
         elif state.ends_early and has_another_leader(self._client, state):
-            # The new leader has not been sent a fetch yet.
+            # The new leader has got no fetch yet.
             state.restart_clock(self._loop.time())
         else:
-            self._fail(state.late(self._limits.timeout))
+            self._fail(state.timeout_error(self._limits.timeout))
         self._wake.set()
 
-    def _lose(self, state: RangeState, kind: LossKind, until: int, now: float) -> None:
+    def _report_loss(self, state: RangeState, kind: LossKind, until: int, now: float) -> None:
         loss = state.data_loss_until(kind, until)
         if self._fail_on_data_loss:
             self._fail(DataLossError(loss))
             return
         self._log.warning("skipped: %s", loss)
         self.losses.append(loss)
-        state.moved(loss.until, now)
+        state.advance(loss.until, now)
         self._arrived.set()

@@ -122,14 +122,14 @@ _NEXT = {
 
 
 class RangeState:
-    """One range while it is read. Only the RangeReader and its WaitingCallers write it.
+    """The progress of one range. Only the RangeReader and its WaitingCallers change the fields.
 
     - `position`: the offset to fetch next.
     - `high_watermark`: the end of the log, from the last response of the broker `end_source`.
     - `since`: the loop time of the last progress.
     - `reason`: the last failure.
-    - `turn`: number of the last response with records of the range; ranges with the lowest come
-      first.
+    - `last_response`: number of the last response with records of the range. The range with the
+      lowest number is fetched first.
     - `size`: the size of the next fetch.
     - `metadata`: the partition's metadata when a fetch of the range was last considered.
     """
@@ -146,7 +146,7 @@ class RangeState:
         self.high_watermark = -1
         self.end_source = -1
         self.reason = ""
-        self.turn = 0
+        self.last_response = 0
         self.metadata: PartitionInfo | None = None
         self._prompts = 0  # backoffs that ended early since the last progress
         self.size = FetchSize(wanted.topic, sizes)
@@ -175,7 +175,7 @@ class RangeState:
         assert phase in _NEXT[self.phase], f"{self}: {self.phase} to {phase}"
         self.phase = phase
 
-    def moved(self, position: int, now: float) -> None:
+    def advance(self, position: int, now: float) -> None:
         """Move the position after records were fetched or lost, and reset the timeout clock and the
         backoff."""
         self.position = position
@@ -216,7 +216,7 @@ class RangeState:
             self.transition(RangePhase.IDLE)
 
     def restart_clock(self, now: float) -> None:
-        """Restart the timeout clock, and forget the end of the log: the leader has changed."""
+        """Restart the timeout clock after a leader change, and discard the known end of the log."""
         self.high_watermark = -1
         self.since = now
         self.transition(RangePhase.IDLE)
@@ -225,7 +225,7 @@ class RangeState:
         """Exclude a time without waiting callers from the timeout clock."""
         self.since = min(now, self.since + seconds)
 
-    def late(self, timeout: float) -> KafkaTimeoutError:
+    def timeout_error(self, timeout: float) -> KafkaTimeoutError:
         """Return the error of a range without progress for `timeout` seconds."""
         wanted = self.range
         return KafkaTimeoutError(
@@ -293,8 +293,8 @@ class RecordSet:
 
 
 class PinnedResponse:
-    """The memory of one response, which is in use until its last record set was read. `unread`
-    counts the record sets."""
+    """The memory of one response, which is in use until the last record set of the response was
+    read. `unread` is the number of record sets that were not read yet."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -325,10 +325,10 @@ def too_large(state: RangeState, limit: int) -> KafkaError:
 
 # -- sizes of fetches: a broker should send few bytes after the end of a range
 
-_LEAST = 20 * 1024  # fits a batch of a producer's default size
-_FIRST = 64 * 1024  # largest first fetch of a topic whose bytes per offset are not known yet
-_FIRST_GUESS = 125.0  # assumed bytes per offset of a topic before its first response
-_SPARE = 1.1  # sizes of records vary
+_MIN_FIRST_SIZE = 20 * 1024  # fits a batch of a producer's default size
+_MAX_FIRST_SIZE = 64 * 1024  # of a range of a topic whose bytes per offset are not known yet
+_DEFAULT_PER_OFFSET = 125.0  # assumed bytes per offset of a topic before its first response
+_SPARE = 1.1  # factor for the variation of record sizes
 _MOST_TOPICS = 1000
 
 
@@ -364,7 +364,7 @@ class RangeLimits(NamedTuple):
         )
 
 
-class _Seen(NamedTuple):
+class _TopicSizes(NamedTuple):
     """The average bytes per offset, and the size of a batch in bytes."""
 
     per_offset: float
@@ -379,16 +379,16 @@ class OffsetSizes:
     """
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Seen] = {}
+        self._topics: dict[str, _TopicSizes] = {}
 
-    def of(self, topic: str) -> _Seen | None:
+    def of(self, topic: str) -> _TopicSizes | None:
         """Return the sizes of a topic; None if unknown."""
         return self._topics.get(topic)
 
-    def learn(self, topic: str, seen: _Seen) -> None:
+    def learn(self, topic: str, sizes: _TopicSizes) -> None:
         """Store the sizes of a topic. With too many topics, drop the topic stored longest ago."""
         self._topics.pop(topic, None)
-        self._topics[topic] = seen
+        self._topics[topic] = sizes
         if len(self._topics) > _MOST_TOPICS:
             del self._topics[next(iter(self._topics))]
 
@@ -399,37 +399,38 @@ class FetchSize:
     def __init__(self, topic: str, sizes: OffsetSizes) -> None:
         self._topic = topic
         self._sizes = sizes
-        self._seen: _Seen | None = None
-        self._lowest = 0
-        self._asked = 0
+        self._own_sizes: _TopicSizes | None = None
+        self._min_size = 0
+        self._last_size = 0
 
     def ask(self, offsets: int, limit: int) -> int:
         """Return how many bytes to request for this number of offsets, at most `limit`."""
-        self._asked = max(1, min(limit, max(self._lowest, self._wanted(offsets))))
-        return self._asked
+        self._last_size = max(1, min(limit, max(self._min_size, self._wanted(offsets))))
+        return self._last_size
 
     def _wanted(self, offsets: int) -> int:
-        seen = self._seen or self._sizes.of(self._topic)
-        if seen is None:
-            return max(_LEAST, min(_FIRST, int(offsets * _FIRST_GUESS)))
-        wanted = int(offsets * seen.per_offset * _SPARE)
+        sizes = self._own_sizes or self._sizes.of(self._topic)
+        if sizes is None:
+            return max(_MIN_FIRST_SIZE, min(_MAX_FIRST_SIZE, int(offsets * _DEFAULT_PER_OFFSET)))
+        wanted = int(offsets * sizes.per_offset * _SPARE)
         # Brokers send whole batches, and a range may end within a batch.
-        batches = seen.batch
-        if self._seen is None:
+        batches = sizes.batch
+        if self._own_sizes is None:
             # The first fetch may start inside a batch; later fetches start at a batch.
-            batches += min(seen.batch, wanted) // 2
+            batches += min(sizes.batch, wanted) // 2
         return wanted + batches
 
     def served(self, nbytes: int, offsets: int, batch: int) -> None:
-        """Store the sizes of a response: `nbytes` for `offsets`, and its first batch of `batch`."""
-        # At least one batch fitted, so do not double the next fetch.
-        self._lowest = 0
+        """Store the sizes of a response: `nbytes` for `offsets` offsets, and `batch` bytes of its
+        first batch."""
+        # At least one batch has fitted into the response, so do not double the next fetch.
+        self._min_size = 0
         if nbytes and offsets > 0:
-            self._seen = _Seen(nbytes / offsets, batch)
-            self._sizes.learn(self._topic, self._seen)
+            self._own_sizes = _TopicSizes(nbytes / offsets, batch)
+            self._sizes.learn(self._topic, self._own_sizes)
 
     def too_small(self, limit: int) -> bool:
-        """Double the size of the next fetch, because no batch fitted. Return False if the last size
-        was `limit` already."""
-        self._lowest = 2 * self._asked
-        return self._asked < limit
+        """Double the size of the next fetch, because no batch fitted into the last response. Return
+        False if the last size was `limit` already."""
+        self._min_size = 2 * self._last_size
+        return self._last_size < limit

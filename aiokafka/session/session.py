@@ -75,24 +75,24 @@ async def _call(method: Callable[[Any], Any], partitions: Set[TopicPartition]) -
 log = logging.getLogger("aiokafka.session")
 
 # Milliseconds between two checks of `request_stop()` while a session waits for records.
-_LOOK_EVERY_MS = 500
+_STOP_CHECK_MS = 500
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 # Maximum seconds that a rebalance waits for the end of a transaction.
-_LONGEST_HOLD = 30.0
+_MAX_REVOKE_WAIT = 30.0
 
 
 class _RecordsLeftError(IllegalStateError):
     """A block ended before its loop had reached the last record. The records are read again."""
 
 
-_LEFT = (
+_RECORDS_LEFT = (
     "the block of a transaction ended before its loop over the records did (break, return?), so "
     "they are returned again; if the rest is not wanted, call records.clear()"
 )
 
 
-_AGAIN = "A transaction was aborted, its records are read again: %s"
+_READ_AGAIN = "A transaction was aborted, its records are read again: %s"
 
 _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberEpoch)
 
@@ -167,7 +167,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- lifecycle
 
     async def __aenter__(self) -> Self:
-        # If an earlier `__aenter__` failed, for example without a broker, the listener is set.
+        # An earlier `__aenter__` that failed, for example without a broker, has set the listener.
         if self.consumer.rebalance_listener is not self._listener:
             self._listener.inner = self.consumer.rebalance_listener
         # Set the listener before the consumer starts, so that it gets the first assignment.
@@ -186,7 +186,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             # End the transaction before the consumer leaves its group: the next owners of its
             # partitions continue from the committed offsets.
             try:
-                await self._settle_in_time()
+                await self._complete_in_time()
             finally:
                 await self.producer.stop(self._time_left())
 
@@ -229,7 +229,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             )
         # The commit or abort of the previous transaction may have been interrupted. Complete it
         # before new records are read, because the previous records may have to be read again.
-        await self._settle()
+        await self._complete_interrupted()
         self._stop_deadline = None
         pause, self._pause = self._pause, 0.0
         if pause:
@@ -250,8 +250,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Read records into `transaction`; without records, return after `_LOOK_EVERY_MS`."""
-        wait_ms: float = _LOOK_EVERY_MS
+        """Read records into `transaction`; without records, return after `_STOP_CHECK_MS`."""
+        wait_ms: float = _STOP_CHECK_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()
         while wait_ms >= 0 and len(transaction.records) < self._max_records:
@@ -275,7 +275,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             if not self._linger or not (batches or deadline):
                 return
             deadline = deadline or loop.time() + self._linger
-            wait_ms = min(_LOOK_EVERY_MS, (deadline - loop.time()) * 1000)
+            wait_ms = min(_STOP_CHECK_MS, (deadline - loop.time()) * 1000)
 
     # -- transactions
 
@@ -307,13 +307,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         if raised is None and not transaction.is_void:
             try:
                 if transaction.records.is_left_over:
-                    raise _RecordsLeftError(_LEFT)
+                    raise _RecordsLeftError(_RECORDS_LEFT)
                 await self._commit(transaction)
             except KafkaError as error:
                 if transaction.phase is SessionPhase.COMMITTING and isinstance(
                     error, KafkaTimeoutError
                 ):
-                    raise  # the outcome is unknown: `_settle()` repeats the commit
+                    raise  # the outcome is unknown: `_complete_interrupted()` repeats the commit
                 failure = error
             else:
                 self._backoff.reset()
@@ -322,7 +322,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         # After CancelledError, KeyboardInterrupt or SystemExit, do not retry, and abort within
         # `stop_timeout_ms`.
         if raised is not None and not isinstance(raised, Exception):
-            await self._settle_in_time()
+            await self._complete_in_time()
             return False
         return await self._abort_and_retry(transaction, raised, failure)
 
@@ -346,8 +346,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         if transaction.is_void and (failure is None or isinstance(failure, CommitFailedError)):
             self._log.info("A transaction was aborted: partitions of its records were revoked")
             return True
-        if failure is not None and _may_pass(failure) and self._backoff.failures < self._retries:
-            self._log.warning(_AGAIN, failure)
+        if failure is not None and _can_retry(failure) and self._backoff.failures < self._retries:
+            self._log.warning(_READ_AGAIN, failure)
             self._pause = self._backoff.next()
             return True
         if raised is None and failure is not None:
@@ -362,7 +362,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         1. Before SENDING_OFFSETS, the listener does not wait. The transaction becomes void, and is
            aborted instead of committed.
         2. While the offsets are sent, the listener waits for the end of the transaction, so the
-           group does not reassign the partitions. After `_LONGEST_HOLD` the transaction becomes
+           group does not reassign the partitions. After `_MAX_REVOKE_WAIT` the transaction becomes
            void, which the check between the two requests detects.
         3. While the commit is sent, the listener waits too. Without this wait, brokers before Kafka
            2.5 would return the previous offset to the next owner during the commit, and the records
@@ -375,13 +375,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         offsets = {
             tp: await self._in_log(tp, offset)
             for tp, offset in transaction.next.items()
-            if not self._is_lost(tp)
+            if not self._is_resetting(tp)
         }
         await self.producer.send_offsets_to_transaction(offsets, self.consumer)
         if transaction.is_void:
             raise CommitFailedError("partitions were revoked during the transaction")
-        # Enter the phase before the request: if the request is cancelled, `_settle()` must repeat
-        # the commit and must not abort.
+        # Enter the phase before the request: if the request is cancelled, `_complete_interrupted()`
+        # must repeat the commit and must not abort.
         transaction.enter(SessionPhase.COMMITTING)
         await self.producer.commit_transaction()
         transaction.enter(SessionPhase.COMMITTED)
@@ -406,13 +406,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         committed later offsets, from which the consumer continues.
         """
         for tp, offset in transaction.first.items():
-            if tp in self.consumer.assignment() and not self._is_lost(tp):
+            if tp in self.consumer.assignment() and not self._is_resetting(tp):
                 self.consumer.seek(tp, await self._in_log(tp, offset))
         transaction.enter(SessionPhase.ABORTED)
 
-    def _is_lost(self, tp: TopicPartition) -> bool:
-        """Return whether the consumer is resetting its position, because the topic was recreated or
-        the log was truncated. Offsets of the previous log could skip records of the new log.
+    def _is_resetting(self, tp: TopicPartition) -> bool:
+        """Return whether the consumer resets its position, because the topic was recreated or the
+        log was truncated. Offsets of the previous log could skip records of the new log.
         """
         if tp not in self.consumer.assignment():
             return False
@@ -424,7 +424,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         means that the log was truncated or the topic recreated: `offset` would skip records. Does
         not suspend.
         """
-        # `position` would wait for an unknown position.
+        # While the position is unknown (`lag` is None), `position()` would suspend.
         if tp not in self.consumer.assignment() or self.consumer.lag(tp) is None:
             return offset
         try:
@@ -432,7 +432,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         except (KafkaError, ConsumerStoppedError):
             return offset  # the next read raises the error
 
-    async def _settle(self) -> None:
+    async def _complete_interrupted(self) -> None:
         """Complete the commit or abort of a transaction that was interrupted.
 
         In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator commits
@@ -456,7 +456,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                     await self._abort(transaction)
                 except TransactionStateError:
                     raise error from None
-                self._log.warning(_AGAIN, error)
+                self._log.warning(_READ_AGAIN, error)
         else:
             await self._abort(transaction)
 
@@ -467,10 +467,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             self._stop_deadline = now + self._stop_timeout
         return max(0.0, self._stop_deadline - now)
 
-    async def _settle_in_time(self) -> None:
+    async def _complete_in_time(self) -> None:
         try:
             async with timeout(self._time_left()):
-                await self._settle()
+                await self._complete_interrupted()
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.warning("A transaction was left open: %r", error)
 
@@ -485,7 +485,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             return
         if transaction.phase in ENDING:
             try:
-                async with timeout(_LONGEST_HOLD):
+                async with timeout(_MAX_REVOKE_WAIT):
                     await transaction.wait_over()
             except asyncio.TimeoutError:
                 self._log.warning("Partitions are revoked while a transaction is still ending")
@@ -506,7 +506,7 @@ def _reason_of(error: BaseException | None) -> BaseException | None:
     return error
 
 
-def _may_pass(error: BaseException) -> bool:
+def _can_retry(error: BaseException) -> bool:
     """Return whether processing the same records again may succeed."""
     if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True

@@ -46,7 +46,7 @@ class SessionRecords(Records):
         at = 0
         while at < len(self):
             yield list.__getitem__(self, at)
-            # The application has finished this record when it requests the next one.
+            # The application has finished this record when it requests the next record.
             at += 1
             self._furthest = max(self._furthest, at)
 
@@ -82,7 +82,7 @@ _P = SessionPhase
 #   ACTIVE            the block is entered
 #   SENDING_OFFSETS   the block has ended without an error
 #   COMMITTING        the offsets are part of the transaction
-#   COMMITTED         the commit has succeeded, in the block or in `_settle()`
+#   COMMITTED         the commit has succeeded, in the block or in `_complete_interrupted()`
 #   ABORTING          the block has raised, partitions were revoked, or a request has failed
 #   ABORTED           the transaction is aborted, and the consumer is at the first records again
 _TRANSITIONS = {
@@ -201,9 +201,9 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     def take(self, batches: dict[TopicPartition, Records]) -> None:
         """Add records, and for each partition the offset to seek to after an abort."""
         for tp, records in batches.items():
-            if records:  # an interceptor may have removed all of them
-                # A later call may have a lower offset than the first, if the topic was recreated in
-                # between.
+            if records:  # an interceptor may have removed all records of a partition
+                # If the topic was recreated during the transaction, a later `getmany()` may return
+                # lower offsets.
                 offset = records[0].offset
                 self.first[tp] = min(self.first.get(tp, offset), offset)
                 self.records.extend(records)
@@ -213,7 +213,8 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         self.next[partition] = offset
 
     def keep_failure(self, error: KafkaError) -> None:
-        """Store the consumer's error after these records; it is raised after their commit."""
+        """Store the error that the consumer raised after these records. The session raises it after
+        their commit."""
         self.failure = error
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
@@ -232,5 +233,5 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
             raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
         self._phase = phase
         if phase in OVER or phase is _P.ABORTING:
-            # `_partitions_revoked()` may be waiting for this: see `TransactionalSession._commit`.
+            # A revocation may be waiting for this event: see `TransactionalSession._commit`.
             self._over.set()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from aiokafka.ranges import Rows
 from aiokafka.record.columns import BinaryColumn, HeaderColumn
 from aiokafka.record.rows import BinarySource, HeaderSource, RowSource
-from aiokafka.spark._produce import BATCH_HEADER, TopicRows, naming
+from aiokafka.spark._produce import BATCH_HEADER, TopicRows, topic_in_errors
 
 __all__ = ["ArrowRows", "rows_to_write"]
 
@@ -44,7 +44,7 @@ TYPES: dict[str, Any] = {
 class ArrowRows:
     """Creates Arrow batches with the columns `names`, in that order.
 
-    The arrays use the buffers of the columns, so no record is copied.
+    The arrays share the buffers of the fetched columns, so no record is copied.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -79,13 +79,13 @@ class ArrowRows:
 
     def _types(self, types: bytearray, size: int) -> Any:
         first = types[:1]
-        if types.count(first) == len(types):  # the usual case: one type for a topic
+        if types.count(first) == len(types):  # usual: a topic has one type
             return self._type.array(int.from_bytes(first, sys.byteorder, signed=True), size)
         return _numbers(types, size, pa.int8()).cast(pa.int32())
 
 
 class _Constant:
-    """A column with one value in all rows. Keeps the last array for the next batch."""
+    """A column with one value in all rows. Reuses its last array if the value is the same."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -114,20 +114,20 @@ def _micros(millis: Any) -> Any:
     try:
         return pc.cast(millis, options=_TO_MICROS)
     except pa.ArrowInvalid:
-        # Times beyond the range of microseconds become null.
+        # Timestamps that overflow int64 as microseconds become null.
         limit = (2**63 - 1) // 1000
         known = pc.less_equal(pc.abs_checked(_at_least(millis, -limit)), limit)
         return pc.if_else(known, millis, pa.scalar(None, _MILLIS)).cast(_MICROS)
 
 
 def _at_least(millis: Any, lowest: int) -> Any:
-    """Return the numbers, at least `lowest - 1`, because `abs` fails for the lowest integer."""
+    """Raise lower numbers to `lowest - 1`, because `abs_checked` fails for the lowest int64."""
     numbers = millis.cast(pa.int64())
     return pc.max_element_wise(numbers, pa.scalar(lowest - 1, pa.int64()))
 
 
 def _headers(column: HeaderColumn, size: int) -> Any:
-    """Convert headers to an array, with null for no headers, as in Spark's own source."""
+    """Convert headers to an array. As in Spark's own source, a record without headers has null."""
     count = len(column.names.offsets) // 4 - 1
     if not count:
         return pa.nulls(size, _HEADERS)
@@ -166,12 +166,12 @@ def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -
 
 
 def _topic_rows(topic: str, columns: _Columns) -> TopicRows:
-    with naming(topic):
+    with topic_in_errors(topic):
         return TopicRows(topic, *_sources(columns))
 
 
 def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
-    """Yield each topic, columns with its rows, the index of its first row, and their number."""
+    """Yield (topic, columns, index of the topic's first row in the columns, number of its rows)."""
     column = columns.get("topic")
     if column is None or column.null_count:
         raise ValueError(
@@ -248,8 +248,8 @@ def _labelled(array: Any, labels: Iterator[str], size: int) -> Any:
 
 
 def _millis(array: Any) -> Any:
-    """Return timestamps in milliseconds, with the current time in place of nulls; without a column,
-    only the current time.
+    """Return timestamps in milliseconds, with the current time in place of nulls. Without a column,
+    return the current time as an integer.
     """
     now = int(time.time() * 1000)
     if array is None:

@@ -1,4 +1,4 @@
-"""The driver's requests to the cluster: partitions, their offsets, and mirrored progress.
+"""The driver's requests to the cluster: partitions, offsets, and commits of the query's progress.
 
 Runs in the event loop of the process, independent of Spark.
 """
@@ -26,10 +26,11 @@ log = logging.getLogger("aiokafka.spark")
 
 # Seconds to wait for a topic that may have just been created.
 _TOPIC_TIMEOUT = 5.0
-# Maximum age in seconds of the known partitions.
+# Maximum age in seconds of the list of partitions, if no refresh is requested.
 _DISCOVERY_INTERVAL = 1.0
 _RETRY_INTERVAL = 0.05
-# Seconds between look-ups of the partitions while a request waits, maybe for a deleted topic.
+# Seconds between look-ups of the partitions during an offset request. The request may wait for a
+# topic that was deleted.
 _LOOK_INTERVAL = 1.0
 
 Bounds = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
@@ -51,7 +52,7 @@ async def open_cluster(options: ReadOptions) -> Cluster:
     return await connected(start, options.kafka.broker_timeout)
 
 
-class _OtherPartitionsError(Exception):
+class _PartitionsChangedError(Exception):
     """The subscribed partitions have changed."""
 
 
@@ -59,8 +60,8 @@ class Cluster:
     """The Kafka cluster of a query: the subscribed topics, and offsets at the query's isolation
     level.
 
-    Owns a client, and a consumer that reads no records, but looks up offsets, and commits offsets
-    that mirror the query's progress. Stores which topics were missing, which partitions the query
+    Owns a client, and a consumer that reads no records: it looks up offsets, and commits the
+    progress of the query (`mirror`). Stores which topics were missing, which partitions the query
     reads from their first record, which from a given offset, and which to the end of the log.
     """
 
@@ -79,9 +80,9 @@ class Cluster:
         self._discovered_at = -_DISCOVERY_INTERVAL
         self._assigned_topics: dict[str, list[int]] = {}
         self._missing: set[str] = set()
-        self._at_first: set[TopicPartition] = set()
-        self._named: set[TopicPartition] = set()
-        self._at_end: set[TopicPartition] = set()
+        self._from_first: set[TopicPartition] = set()
+        self._with_given_start: set[TopicPartition] = set()
+        self._with_latest_end: set[TopicPartition] = set()
         self.mirror = Mirror(self._consumer, options.group_id)
         """Commits the progress of the query as offsets of a group."""
 
@@ -101,8 +102,8 @@ class Cluster:
     async def partitions(
         self, *, refresh: bool = True, known: Iterable[str] = ()
     ) -> dict[str, list[int]]:
-        """Return the subscribed partitions by topic. Without `refresh` they may be a second old.
-        `known` are topics that the query has read before.
+        """Return the subscribed partitions by topic. Without `refresh` the list may be a second
+        old. `known` are topics that the query has read before.
 
         Raises UnknownTopicOrPartitionError for a missing topic, unless data loss is tolerated.
         """
@@ -123,13 +124,13 @@ class Cluster:
         timeout = self._options.kafka.broker_timeout
         everything = await connected(self._client.fetch_all_metadata, timeout)
         found = await self._numbers(_matching(wanted.pattern, everything.topics()))
-        # A broker that has just started may return a list that lacks topics. A topic that is
-        # omitted here would later count as new, and be read from its start again.
+        # A broker that has just started may return an incomplete list. A topic that is missing here
+        # would later count as new, and the query would read the topic again from its start.
         hidden = set(_matching(wanted.pattern, known)) - found.keys()
         return {**found, **await self._look_for(hidden)}
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the partitions of the subscribed topics, and of existing `topics`."""
+        """Return the partitions of the subscribed topics, and of other `topics` if they exist."""
         known = await self.partitions(refresh=False)
         # With `assign`, `partitions()` returns the assigned partitions only; `_assigned_topics` has
         # all partitions of these topics.
@@ -146,9 +147,9 @@ class Cluster:
         return found
 
     async def _look_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the partitions of the existing topics among `topics`, by new metadata.
+        """Refresh the metadata, and return the partitions of the topics that exist.
 
-        Waits for a missing topic, but not if it was missing in the last call already.
+        Waits for a missing topic, unless an earlier call has found this topic missing.
         """
         found: dict[str, list[int]] = {}
         names = sorted(topics)
@@ -194,18 +195,18 @@ class Cluster:
 
     async def starting(self) -> Offsets:
         """Return the offsets where the query begins, according to its options."""
-        self._at_first.clear()
-        self._named.clear()
+        self._from_first.clear()
+        self._with_given_start.clear()
         partitions = await self.partitions()
         if self._uses_group():
             return await self._committed(partitions)
         return await self._resolve(self._options.starting, partitions, "starting")
 
-    def at_first(self, start: Offsets) -> Offsets:
-        """Return the offsets in `start` that were resolved as first offsets of their partitions,
-        and not given by the options or by a group.
+    def first_offsets(self, start: Offsets) -> Offsets:
+        """Return the offsets in `start` that are the first offsets of their partitions, and were
+        not set by the options or a group.
         """
-        return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._at_first})
+        return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._from_first})
 
     async def ending(self, start: Offsets) -> Offsets:
         """Return the end offsets of a batch query that begins at `start`.
@@ -222,22 +223,24 @@ class Cluster:
             await asyncio.sleep(self._options.retry_interval)
 
     def beyond(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return the missing ranges of logs that end before the start of the query, if the start
-        was given by the options, a group or a timestamp.
+        """Return the range from `end` to `start` of each partition whose log ends before the start
+        of the query, if the options, a group or a timestamp set the start.
         """
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
-            for tp in sorted(self._named & self._at_end)
+            for tp in sorted(self._with_given_start & self._with_latest_end)
             if (last := end[tp.topic][tp.partition]) < (first := start[tp.topic][tp.partition])
         ]
 
     def crossed(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return the partitions whose end is before their start, both given by the options."""
+        """Return the range from end to start of each partition for which the options set an end
+        before the start.
+        """
         if self._uses_group():
-            return []  # the group has read beyond the requested end
+            return []  # allowed: the group has committed an offset after the requested end
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
-            for tp in sorted(self._named - self._at_end)
+            for tp in sorted(self._with_given_start - self._with_latest_end)
             if (last := end[tp.topic][tp.partition]) < (first := start[tp.topic][tp.partition])
         ]
 
@@ -267,8 +270,8 @@ class Cluster:
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """Return `start`, moved to the first records that are not older than `millis`; to `end`
-        without such a record.
+        """Return `start`, moved in each partition to the first record not older than `millis`. A
+        partition without such a record starts at `end`.
         """
         tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
@@ -282,9 +285,9 @@ class Cluster:
     async def _bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
         """Return the end offsets or first offsets of the subscribed partitions, looked up by `ask`.
 
-        The consumer waits a minute for the leader of a topic that was just deleted. So the
-        partitions are looked up every second meanwhile, and the request is repeated if they have
-        changed. After `broker_timeout` the request is made once more without further look-ups.
+        The consumer waits a minute for the leader of a topic that was just deleted. So `_watch`
+        looks up the partitions every second, and the request is repeated if they have changed.
+        After `broker_timeout` the request is made once more without further look-ups.
         """
         deadline = self._loop.time() + self._options.kafka.broker_timeout
         while True:
@@ -296,17 +299,17 @@ class Cluster:
                     self._ask_bounds(ask, partitions, is_done),
                     self._watch(partitions, known, is_done),
                 )
-            except _OtherPartitionsError:
+            except _PartitionsChangedError:
                 continue
             return found
 
-    async def _are_others(self, partitions: dict[str, list[int]], known: Iterable[str]) -> bool:
+    async def _have_changed(self, partitions: dict[str, list[int]], known: Iterable[str]) -> bool:
         try:
             return await self.partitions(known=known) != partitions
         except UnknownTopicOrPartitionError:
             raise
         except KafkaError as error:
-            # No broker is available. The request for the offsets waits for a broker.
+            # No broker is available. The offset request that runs at the same time waits for one.
             log.debug("topics cannot be looked up: %s", error)
             return False
 
@@ -321,14 +324,14 @@ class Cluster:
     async def _watch(
         self, partitions: dict[str, list[int]], known: Iterable[str], is_done: asyncio.Event
     ) -> None:
-        """Raise _OtherPartitionsError if the partitions change before `is_done` is set."""
+        """Raise _PartitionsChangedError if the partitions change before `is_done` is set."""
         while True:
             try:
                 await asyncio.wait_for(is_done.wait(), _LOOK_INTERVAL)
                 return
             except asyncio.TimeoutError:
-                if await self._are_others(partitions, known):
-                    raise _OtherPartitionsError from None
+                if await self._have_changed(partitions, known):
+                    raise _PartitionsChangedError from None
 
     def _uses_group(self) -> bool:
         bound = self._options.starting
@@ -347,11 +350,11 @@ class Cluster:
 
         stored = await connected(ask, self._options.kafka.broker_timeout)
         found = {tp: stored[tp].offset for tp in tps if tp in stored and stored[tp].offset >= 0}
-        self._named.update(found)
+        self._with_given_start.update(found)
         missing = [tp for tp in tps if tp not in found]
         if missing:
             found.update(await self._consumer.beginning_offsets(missing))
-            self._at_first.update(missing)
+            self._from_first.update(missing)
         return _by_topic(found)
 
     async def _resolve(
@@ -371,12 +374,12 @@ class Cluster:
         latest = [tp for tp, requested in wanted.items() if requested.offset == LATEST]
         latest += await self._find_times(wanted, side, found)
         if side == "starting":
-            self._named.update(found)
+            self._with_given_start.update(found)
         if earliest:
             found.update(await self._consumer.beginning_offsets(earliest))
-            self._at_first.update(earliest)
+            self._from_first.update(earliest)
         if side == "ending":
-            self._at_end = set(latest)
+            self._with_latest_end = set(latest)
         if latest:
             found.update(await self._consumer.end_offsets(latest))
         return _by_topic(found)
@@ -387,9 +390,11 @@ class Cluster:
         side: str,
         found: dict[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """Look up timestamps, and add the offsets to `found`; return the partitions without a
-        record of that time or later. Raises ValueError for such a partition if the query starts
-        there, unless the options permit it.
+        """Look up the offsets of timestamps, and add them to `found`. Return the partitions without
+        a record of that time or later.
+
+        If `side` is "starting", such a partition raises ValueError, unless
+        startingOffsetsByTimestampStrategy is `latest`.
         """
         times = {tp: each.timestamp for tp, each in wanted.items() if each.timestamp is not None}
         if not times:
@@ -460,10 +465,10 @@ _COMMIT_TIMEOUT = 0.5
 
 
 class Mirror:
-    """Commits offsets of a group without members, for monitoring only.
+    """Commits the progress of a query as offsets of a group without members, for monitoring only.
 
-    Owns the task of the commit, and the offsets to commit next. Of the consumer, it uses only
-    manual assignment and commits.
+    Owns the task of the commit, and the offsets to commit next. Uses the consumer only for manual
+    assignment and commits.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, group_id: str | None) -> None:
@@ -477,7 +482,8 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets after the commit in progress, in place of offsets that still wait.
+        """Commit these offsets after the commit in progress, and skip offsets of earlier calls that
+        are still uncommitted.
 
         Never raises. A failure is logged, and the next call retries.
         """

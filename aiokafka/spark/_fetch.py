@@ -1,4 +1,4 @@
-"""Read the ranges of one task on an executor, ahead of Spark."""
+"""Read the offset ranges of one task on an executor, and prefetch records while Spark works."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aiokafka.spark._options import ReadOptions
 
 __all__ = ["read_batches"]
 
-# Approximate bytes of an Arrow batch. Data that is still in the processor's cache is cheaper to
-# send, and the JVM holds less data at a time.
+# Approximate bytes of an Arrow batch. A small batch is still in the processor's cache when it is
+# sent, and takes little memory in the JVM.
 _BATCH_BYTES = 2 * 1024 * 1024
 _FIRST_ROWS = 1024
 _LEAST_ROWS = 64
@@ -49,14 +49,15 @@ def read_batches(
         while (records := thread.run(task.next())) is not None:
             while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)
-                # Estimate the number by the last rows, because rows of a topic have similar sizes.
+                # Estimate the rows of the next batch by this one: rows of a topic have similar
+                # sizes.
                 most = min(_rows_that_fit(part), options.batch_rows)
     except Exception as raised:
         error = raised
         raise
     finally:
-        # Runs also if Spark closes the generator early, as with LIMIT. GeneratorExit is not an
-        # error, so the shared client is kept.
+        # Spark may close the generator early, for example with LIMIT. GeneratorExit does not set
+        # `error`, so the shared client is kept.
         thread.run(task.close(error))
 
 
@@ -68,14 +69,14 @@ def _rows_that_fit(part: Rows) -> int:
 
 
 class _Source(NamedTuple):
-    """A client shared by tasks, and the record sizes that they have measured."""
+    """A client that tasks share, and the record sizes that these tasks have measured."""
 
     client: AIOKafkaClient
     sizes: OffsetSizes
 
 
 class _Task:
-    """The reader of a task, and its use of the shared client."""
+    """The RangeReader of a task. Acquires and releases the shared client."""
 
     def __init__(
         self, options: ReadOptions, ranges: list[PartitionRange], clients: SharedClients

@@ -8,35 +8,27 @@ import importlib
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from aiokafka._jaas import LOGIN_PREFIXES, Login, read_login
+from aiokafka import _properties as properties
+from aiokafka._properties import LOGIN_PREFIXES, Login, read_login
 
 __all__ = ["SECURITY_SETTINGS", "ClientSettings", "Security", "parse_security", "parse_settings"]
 
 log = logging.getLogger("aiokafka.spark")
 
+_T = TypeVar("_T")
+
 # -- The options `kafka.sasl.*` and `kafka.ssl.*`
 
-# Arguments of `create_ssl_context()`, which the executor calls: file names, or PEM text (KIP-651).
 _TLS = {
+    **properties.TLS,
     "ssl.cafile": "cafile",
-    "ssl.ca.location": "cafile",
     "ssl.truststore.location": "cafile",
-    "ssl.truststore.certificates": "cadata",
-    "ssl.ca.pem": "cadata",
     "ssl.certfile": "certfile",
-    "ssl.certificate.location": "certfile",
     "ssl.keystore.location": "certfile",
-    "ssl.keystore.certificate.chain": "certdata",
-    "ssl.certificate.pem": "certdata",
     "ssl.keyfile": "keyfile",
-    "ssl.key.location": "keyfile",
-    "ssl.keystore.key": "keydata",
-    "ssl.key.pem": "keydata",
-    "ssl.key.password": "password",
     "ssl.crlfile": "crlfile",
-    "ssl.crl.location": "crlfile",
 }
 _STORES = ("ssl.truststore", "ssl.keystore")
 _VERIFY = "ssl.endpoint.identification.algorithm"
@@ -53,21 +45,8 @@ _LOGIN = {
     "principal": "sasl_kerberos_principal",
     "service_name": "sasl_kerberos_service_name",
 }
-_OAUTH = {
-    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
-    "sasl.oauthbearer.client.credentials.client.id": "client_id",
-    "sasl.oauthbearer.client.credentials.client.secret": "client_secret",
-    "sasl.oauthbearer.client.id": "client_id",
-    "sasl.oauthbearer.client.secret": "client_secret",
-    "sasl.oauthbearer.scope": "scope",
-    "sasl.oauthbearer.header.urlencode": "header_urlencode",
-}
+_OAUTH = {**properties.OAUTH, "sasl.oauthbearer.header.urlencode": "header_urlencode"}
 _HANDLERS = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
-_KNOWN_HANDLERS = (
-    "OAuthBearerLoginCallbackHandler",
-    "OAuthBearerSaslClientCallbackHandler",
-    "IAMClientCallbackHandler",
-)
 
 SECURITY_SETTINGS = frozenset(
     {
@@ -85,7 +64,7 @@ SECURITY_SETTINGS = frozenset(
 
 
 class Security:
-    """Parsed settings of SASL and TLS, as plain values for the executors. Each may be a secret."""
+    """Parsed settings of SASL and TLS, as plain values for the executors. Any may be a secret."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
@@ -131,9 +110,7 @@ class Security:
         if self.msk is not None:
             return MskIamTokenProvider(**self.msk)
         url = self.oauth.get("token_endpoint_url", "")
-        if url.startswith("file:"):
-            # As in Java, the URL may name a file with the token.
-            path = "/" + url.removeprefix("file:").lstrip("/")
+        if (path := properties.token_path(url)) is not None:
             return FileTokenProvider(path, extensions=self.oauth.get("extensions"))
         return ClientCredentialsTokenProvider(**self.oauth) if self.oauth else None
 
@@ -198,24 +175,16 @@ def _read_tls(options: Mapping[str, str], found: Security) -> None:
     given = {n: text for n, text in options.items() if (n, text) != ("ssl.ca.location", "probe")}
     found.tls = _renamed(given, _TLS)
     if _VERIFY in options:
-        found.checks_names = _checks_names(options[_VERIFY])
+        found.checks_names = _parsed(options, _VERIFY, properties.checks_names)
     if _VERSIONS in options:
-        found.versions = _versions(options[_VERSIONS])
+        found.versions = _parsed(options, _VERSIONS, properties.tls_versions)
 
 
-def _checks_names(text: str) -> bool:
-    if text.lower() not in ("", "none", "https"):
-        raise ValueError(f"kafka.{_VERIFY}={text!r}: must be https, or empty to check no names")
-    return text.lower() == "https"
-
-
-def _versions(text: str) -> tuple[str, str]:
-    names = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
-    given = [name.strip() for name in text.split(",")]
-    usable = [known for name, known in names.items() if name in given]
-    if not usable:
-        raise ValueError(f"kafka.{_VERSIONS}={text!r}: must have TLSv1.2 or TLSv1.3 in it")
-    return usable[0], usable[-1]
+def _parsed(options: Mapping[str, str], name: str, parse: Callable[[str], _T]) -> _T:
+    try:
+        return parse(options[name])
+    except ValueError as error:
+        raise ValueError(f"kafka.{name}={options[name]!r}: {error}") from None
 
 
 # -- SASL
@@ -228,7 +197,7 @@ def _read_tokens(options: Mapping[str, str], found: Security) -> None:
             raise ValueError(f"kafka.{_TOKENS}={path!r}: must be package.module:function")
         found.token_provider = path
     for name in _HANDLERS:
-        if name in options and options[name].rpartition(".")[2] not in _KNOWN_HANDLERS:
+        if name in options and options[name].rpartition(".")[2] not in properties.HANDLERS:
             raise ValueError(
                 f"kafka.{name}: a class of Java cannot be run here; kafka.{_TOKENS} names a "
                 "function of Python that returns a token provider"
@@ -270,104 +239,72 @@ def _acks(text: str) -> int | str:
     return "all" if text in ("all", "-1") else int(text)
 
 
+def _same(convert: Convert, *names: str) -> dict[str, tuple[str, Convert]]:
+    """Return the keywords of settings that have Java's name here, with underscores for dots."""
+    return {name: (name.replace(".", "_"), convert) for name in names}
+
+
 _COMMON: dict[str, tuple[str, Convert]] = {
-    "bootstrap.servers": ("bootstrap_servers", str),
-    "client.id": ("client_id", str),
+    **_same(str, "bootstrap.servers", "client.id", "sasl.mechanism"),
+    **_same(str, "sasl.kerberos.domain.name", *properties.KERBEROS),
+    **_same(int, *properties.MILLISECONDS),
     "security.protocol": ("security_protocol", str.upper),  # any case, as in Java
-    "sasl.mechanism": ("sasl_mechanism", str),
     "sasl.username": ("sasl_plain_username", str),
     "sasl.password": ("sasl_plain_password", str),
     "sasl.plain.username": ("sasl_plain_username", str),
     "sasl.plain.password": ("sasl_plain_password", str),
-    "sasl.kerberos.service.name": ("sasl_kerberos_service_name", str),
-    "sasl.kerberos.domain.name": ("sasl_kerberos_domain_name", str),
-    "sasl.kerberos.keytab": ("sasl_kerberos_keytab", str),
-    "sasl.kerberos.principal": ("sasl_kerberos_principal", str),
-    "request.timeout.ms": ("request_timeout_ms", int),
-    "metadata.max.age.ms": ("metadata_max_age_ms", int),
-    "retry.backoff.ms": ("retry_backoff_ms", int),
-    "retry.backoff.max.ms": ("retry_backoff_max_ms", int),
-    "reconnect.backoff.ms": ("reconnect_backoff_ms", int),
-    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", int),
-    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", int),
-    "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", int),
-    "connections.max.idle.ms": ("connections_max_idle_ms", int),
 }
 # librdkafka's names of settings.
 _ALIASES = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 _FETCH: dict[str, tuple[str, Convert]] = {
-    "isolation.level": ("isolation_level", str),
-    "fetch.max.bytes": ("fetch_max_bytes", int),
-    "fetch.min.bytes": ("fetch_min_bytes", int),
-    "fetch.max.wait.ms": ("fetch_max_wait_ms", int),
-    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", int),
-    "check.crcs": ("check_crcs", _flag),
-    "group.id": ("group_id", str),
+    **_same(str, "isolation.level", "group.id"),
+    **_same(int, "fetch.max.bytes", "fetch.min.bytes", "fetch.max.wait.ms"),
+    **_same(int, "max.partition.fetch.bytes"),
+    **_same(_flag, "check.crcs"),
 }
 _PRODUCE: dict[str, tuple[str, Convert]] = {
+    **_same(int, "linger.ms", "buffer.memory", "max.block.ms", "delivery.timeout.ms"),
+    **_same(int, "max.request.size", "max.in.flight.requests.per.connection"),
+    **_same(int, "transaction.timeout.ms"),
+    **_same(str, "compression.type"),
+    **_same(_flag, "enable.idempotence"),
     "acks": ("acks", _acks),
-    "enable.idempotence": ("enable_idempotence", _flag),
-    "compression.type": ("compression_type", str),
     "batch.size": ("max_batch_size", int),
-    "linger.ms": ("linger_ms", int),
-    "buffer.memory": ("buffer_memory", int),
-    "max.block.ms": ("max_block_ms", int),
-    "delivery.timeout.ms": ("delivery_timeout_ms", int),
-    "max.request.size": ("max_request_size", int),
-    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", int),
-    "transaction.timeout.ms": ("transaction_timeout_ms", int),
 }
 # As in Java (KIP-390), only the level of the codec in compression.type has an effect.
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 _PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner")
 
 # Settings of Java's client without a counterpart here. Jobs that set them run with a warning.
-_WITHOUT_EFFECT = frozenset(
-    {
-        "allow.auto.create.topics",
-        "auto.commit.interval.ms",
-        "auto.include.jmx.reporter",
-        "client.dns.lookup",
-        "default.api.timeout.ms",
-        "enable.metrics.push",
-        "exclude.internal.topics",
-        "group.protocol",
-        "group.remote.assignor",
-        "group.instance.id",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.max.idle.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "partition.assignment.strategy",
-        "partitioner.adaptive.partitioning.enable",
-        "partitioner.availability.timeout.ms",
-        "receive.buffer.bytes",
-        "retries",
-        "sasl.kerberos.kinit.cmd",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.login.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "security.providers",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-        "share.acknowledgement.mode",
-        "ssl.cipher.suites",
-        "ssl.keymanager.algorithm",
-        "ssl.keystore.password",
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-        "ssl.truststore.password",
-    }
-)
+_WITHOUT_EFFECT = properties.IDLE | {
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "default.api.timeout.ms",
+    "enable.metrics.push",
+    "exclude.internal.topics",
+    "group.protocol",
+    "group.remote.assignor",
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "partition.assignment.strategy",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "receive.buffer.bytes",
+    "sasl.login.class",
+    "send.buffer.bytes",
+    "share.acknowledgement.mode",
+    "ssl.cipher.suites",
+}
 _REFUSED = {
     "auto.offset.reset": "use startingOffsets; Spark keeps the offsets and never resets them",
     "key.deserializer": "keys are read as binary columns; convert them with DataFrame operations",
@@ -392,8 +329,8 @@ _SECRETS = frozenset({"sasl_plain_password"})
 class ClientSettings:
     """Settings of clients, as plain values that are sent to the executors.
 
-    `client` has the keywords of all clients, `role` has those that only the consumer or the
-    producer has. `repr` and errors show no secrets.
+    `client` has the keywords of all clients, `role` has keywords of the consumer or the producer
+    only. `repr` and errors show no secrets.
     """
 
     def __init__(
@@ -424,9 +361,10 @@ class ClientSettings:
         return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keywords that every client accepts. Call this in the process of the client.
+        """Return the keywords that every client accepts.
 
-        Reads the certificates, and imports the token provider.
+        Call this in the process that creates the client, because the call reads the certificates,
+        and imports the token provider.
         """
         keywords = {"client_id": _CLIENT_ID, **self.client}
         if keywords.get("security_protocol", "PLAINTEXT").endswith("SSL"):

@@ -1,4 +1,4 @@
-"""The event loop of each Spark process, its shared clients, connecting, and errors.
+"""The event loop of each Spark process, shared clients, connection retries, and short errors.
 
 All tasks of a process share one client for each cluster and configuration.
 
@@ -39,9 +39,9 @@ log = logging.getLogger("aiokafka.spark")
 
 T = TypeVar("T")
 
-# Bytes, below the 32 MiB up to which glibc adapts its threshold for returning memory.
+# In bytes, below 32 MiB: glibc always returns larger buffers to the system (`_keep_memory`).
 _KEEP_BUFFERS_TO = 31 * 1024 * 1024
-_LONGEST_END = 5.0  # seconds for cancelled tasks to end when the loop stops
+_END_TIMEOUT = 5.0  # seconds for cancelled tasks to end when the loop stops
 
 
 class LoopThread:
@@ -52,7 +52,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         _keep_memory()
-        _check_form()
+        _warn_if_uncompiled()
         self.pid = os.getpid()
         self.is_stopped = False
         self.loop = asyncio.new_event_loop()
@@ -95,7 +95,7 @@ class LoopThread:
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=_LONGEST_END)
+            await asyncio.wait(left, timeout=_END_TIMEOUT)
 
 
 _current: LoopThread | None = None
@@ -106,8 +106,8 @@ def loop_thread() -> LoopThread:
     """Return the LoopThread of this process, which starts on first use."""
     global _current
     with _lock:
-        # A forked process has a copy of the object, without the thread, and must not use the
-        # sockets of its parent.
+        # A forked process inherits `_current` without its thread, and must not use the sockets of
+        # the parent process.
         if _current is None or _current.is_stopped or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
@@ -116,14 +116,15 @@ def loop_thread() -> LoopThread:
 def _keep_memory() -> None:
     """Make the allocator keep large buffers for reuse.
 
-    glibc returns a large buffer to the system at once, unless a buffer of this size was freed
+    glibc returns a freed buffer to the system, unless a buffer of at least this size was freed
     before. After such a return, the next buffer costs a page fault for every 4 KiB, which takes
-    longer than filling the buffer. The bytes allocated here are never touched.
+    longer than filling the buffer. The buffer that is allocated and freed here is never written, so
+    it takes no physical memory.
     """
     bytes(_KEEP_BUFFERS_TO)
 
 
-def _check_form() -> None:
+def _warn_if_uncompiled() -> None:
     """Warn if the package is not compiled, because pure Python takes many times the CPU."""
     if not is_compiled():
         place = Path(__file__).parents[1]
@@ -145,8 +146,8 @@ class _Shared(Generic[T]):
         self.timer: asyncio.TimerHandle | None = None
 
 
-class _Making:
-    """Lock for creating the client of a key, and the number of callers that need it."""
+class _CreationLock:
+    """Lock for creating the client of a key, and the number of callers that use the lock."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -163,7 +164,7 @@ class SharedClients:
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskOwner("aiokafka-spark")
         self._shared: dict[object, _Shared[Any]] = {}
-        self._making: dict[object, _Making] = {}
+        self._creation_locks: dict[object, _CreationLock] = {}
 
     def __len__(self) -> int:
         return len(self._shared)
@@ -199,7 +200,7 @@ class SharedClients:
         make: Callable[[], Awaitable[T]],
         close: Callable[[T], Awaitable[None]],
     ) -> _Shared[T]:
-        making = self._making.setdefault(key, _Making())
+        making = self._creation_locks.setdefault(key, _CreationLock())
         making.users += 1
         try:
             # The tasks of a process start together: one creates the client, the others wait.
@@ -215,7 +216,7 @@ class SharedClients:
         finally:
             making.users -= 1
             if not making.users:
-                del self._making[key]
+                del self._creation_locks[key]
 
     async def _release(self, key: object, shared: _Shared[Any], idle_timeout: float) -> None:
         if shared.users:
@@ -226,7 +227,7 @@ class SharedClients:
         shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
 
     def _expire(self, key: object, shared: _Shared[Any]) -> None:
-        # The client may have been acquired or replaced in the loop iteration of the timer.
+        # The client may have been acquired or replaced in the same loop iteration.
         if self._shared.get(key) is shared and not shared.users:
             del self._shared[key]
             self._tasks.start(_close(shared), name="close-idle-client")
@@ -260,7 +261,8 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
 
 # -- Connecting, with retries while no broker is available
 #
-# A connected client waits for brokers by itself, but tasks create new clients all the time.
+# A connected client waits for unavailable brokers, but a new client fails to start, and tasks
+# create new clients all the time.
 
 
 async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
@@ -291,8 +293,8 @@ P = ParamSpec("P")
 def shortened(error: Exception) -> Exception:
     """Return `error` without its traceback, which is logged at DEBUG.
 
-    The caller raises `error` with `from None`. The text of a DataLossError gets the option that
-    tolerates data loss.
+    The caller raises `error` with `from None`. A DataLossError also gets advice in its text: the
+    option that tolerates data loss.
     """
     log.debug("an error that is raised to Spark", exc_info=error)
     if isinstance(error, DataLossError):

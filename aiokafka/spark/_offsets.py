@@ -108,7 +108,7 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """Return the included start of the batch; None for the end of any but the first batch."""
+    """Return the start that the end of the first batch includes; None for ends of later batches."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()
@@ -176,7 +176,7 @@ def _check_same(
 
 
 def total_between(start: Offsets, end: Offsets) -> int:
-    """Return the number of offsets from `start` to `end`, 0 for partitions without a start."""
+    """Return the number of offsets from `start` to `end`. Ignores partitions without a start."""
     return sum(r.size for r in ranges_between(start, end))
 
 
@@ -199,8 +199,9 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
-    """Return the pinned end offsets, with replacements for ends that are missing or before `start`:
-    ends may be pinned before the start is known. The replacement is the start, or the current end
+    """Return the pinned end offsets; replace ends that are missing or before `start`.
+
+    Spark pins ends before it asks for the start. The replacement is the start, or the current end
     in `now` if that end is lower.
     """
     ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
@@ -213,7 +214,7 @@ def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return the ranges to read, by topic and partition, without empty ranges."""
+    """Return the ranges to read, sorted by topic and partition, without empty ranges."""
     return [
         OffsetRange(topic, partition, first, until)
         for topic, numbers in sorted(end.items())
@@ -309,7 +310,7 @@ class Lag(NamedTuple):
 
 
 def lag_of(progress: Any) -> Lag:
-    """Return the lag in a `StreamingQueryProgress`, over the query's sources of this package."""
+    """Return the lag in a `StreamingQueryProgress`, over the query's sources that read Kafka."""
     report = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     behind: dict[TopicPartition, int] = {}
     for source in report.get("sources") or ():
@@ -355,7 +356,7 @@ def lag_listener(callback: Callable[[str | None, Lag], None]) -> Any:
             callback(event.progress.name, lag_of(event.progress))
 
         def onQueryIdle(self, event: Any) -> None:
-            """Do nothing: nothing has changed."""
+            """Do nothing: no batch has run."""
 
         def onQueryTerminated(self, event: Any) -> None:
             """Do nothing: there is no more progress."""

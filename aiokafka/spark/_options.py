@@ -7,8 +7,8 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class OptionReader:
         self._read: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """Return the unparsed value, None without one."""
+        """Return the unparsed value; None if the option is not set."""
         self._read.add(name.lower())
         return self._options.get(name.lower())
 
@@ -83,9 +83,13 @@ class OptionReader:
         return int(text)
 
     def whole(self, name: str, default: int, minimum: int = 1) -> int:
-        """Do the same as `integer`, for an option with a default."""
+        """Return the same as `integer`; an option with a default is never None."""
         number = self.integer(name, default, minimum)
         return default if number is None else number
+
+    def seconds(self, name: str, default: int, minimum: int = 1) -> float:
+        """Return the seconds of an option in milliseconds."""
+        return self.whole(name, default, minimum) / 1000
 
     def flag(self, name: str, default: bool) -> bool:
         """Return a boolean, given as `true` or `false` in any case."""
@@ -136,8 +140,8 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix`, by the rest of the name, and count
-        all of these options as read.
+        """Return the options whose names begin with `prefix`, by the rest of the name. All of them
+        count as read.
         """
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)
@@ -147,8 +151,8 @@ class OptionReader:
         """Raise ValueError for unknown options, with the most similar names in `known` and
         `others`.
 
-        Unread options in `known` are for another kind of query. A job may have one set of options
-        for all its queries, so unread options only cause a warning.
+        Unread options in `known` are for another kind of query. They only cause a warning, because
+        a job may have one set of options for all its queries.
         """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}
@@ -174,7 +178,7 @@ def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     twice: list[str] = []
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # `json` would silently drop one of two values with the same name.
+        # `json` silently drops all but the last value of a repeated key.
         twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         return dict(pairs)
 
@@ -216,49 +220,39 @@ EARLIEST = -2
 LATEST = -1
 """Stands for the end offset of a partition."""
 
-READ_OPTIONS = (
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "failOnDataLoss",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxPartitions",
-    "maxRecordsPerPartition",
-    "groupIdPrefix",
-    "includeHeaders",
-    "batchRows",
-    "prefetchBytes",
-    "commitOffsets",
-    "pushdown",
-    "clientIdleTimeout",
-    "latestOffset.minIntervalMs",
-)
-WRITE_OPTIONS = (
-    "topic",
-    "includeHeaders",
-    "deliveryGuarantee",
-    "transactionalIdPrefix",
-    "markerTopic",
-    "txnAppId",
-    "txnVersion",
-    "skipWritten",
-    "addBatchHeaders",
-    "clientIdleTimeout",
-)
-# Spark itself adds these to the options of a query.
+
+def _option(name: str, read: Callable[..., Any], *arguments: Any) -> Any:
+    """Declare an option of a query as a field of a dataclass.
+
+    Args:
+        name: The option of the query.
+        read: Parses the value; called with an OptionReader, the name and `arguments`.
+    """
+    return field(metadata={"name": name, "read": lambda reader: read(reader, name, *arguments)})
+
+
+def _declared_names(kind: type[Any]) -> list[str]:
+    return [each.metadata["name"] for each in fields(kind) if each.metadata]
+
+
+def _read_declared(kind: type[Any], reader: OptionReader) -> dict[str, Any]:
+    """Return the values of the options that are declared in `kind`, by field name."""
+    return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
+
+
+def _not_empty(reader: OptionReader, name: str) -> str | None:
+    text = reader.text(name)
+    if text is not None and not text.strip():
+        raise ValueError(f"{name}: must not be empty")
+    return text
+
+
+def _stripped(reader: OptionReader, name: str) -> str | None:
+    text = _not_empty(reader, name)
+    return None if text is None else text.strip()
+
+
+# Options that Spark itself adds to a query.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 
 _MAX_INT64 = 2**63 - 1
@@ -281,7 +275,7 @@ class Subscription(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends. The first field that is set counts."""
+    """Where reading begins or ends. The first field that is set takes precedence."""
 
     timestamp: int | None = None
     """Milliseconds since 1970, for every partition."""
@@ -307,25 +301,32 @@ class ReadOptions:
     subscription: Subscription
     starting: Bound
     ending: Bound
-    no_match_is_latest: bool
-    fail_on_data_loss: bool
-    poll_timeout: float
-    retries: int
-    retry_interval: float
-    max_offsets: int | None
-    min_offsets: int | None
-    max_delay: float
-    min_partitions: int | None
-    max_partitions: int | None
-    max_records: int | None
     group_id: str | None
-    include_headers: bool
-    batch_rows: int
-    prefetch_bytes: int
-    commit_offsets: bool
-    pushdown: bool
-    idle_timeout: float
-    latest_interval: float
+    no_match: str = _option(
+        "startingOffsetsByTimestampStrategy", OptionReader.choice, ("error", "latest"), "error"
+    )
+    fail_on_data_loss: bool = _option("failOnDataLoss", OptionReader.flag, True)
+    poll_timeout: float = _option("kafkaConsumer.pollTimeoutMs", OptionReader.seconds, 120_000)
+    retries: int = _option("fetchOffset.numRetries", OptionReader.whole, 3, 0)
+    retry_interval: float = _option("fetchOffset.retryIntervalMs", OptionReader.seconds, 1000, 0)
+    max_offsets: int | None = _option("maxOffsetsPerTrigger", OptionReader.integer)
+    min_offsets: int | None = _option("minOffsetsPerTrigger", OptionReader.integer)
+    max_delay: float = _option("maxTriggerDelay", OptionReader.duration, "15m")
+    min_partitions: int | None = _option("minPartitions", OptionReader.integer)
+    max_partitions: int | None = _option("maxPartitions", OptionReader.integer)
+    max_records: int | None = _option("maxRecordsPerPartition", OptionReader.integer)
+    include_headers: bool = _option("includeHeaders", OptionReader.flag, False)
+    batch_rows: int = _option("batchRows", OptionReader.whole, 16384)
+    prefetch_bytes: int = _option("prefetchBytes", OptionReader.whole, 64 * _MEBIBYTE, 65_536)
+    commit_offsets: bool = _option("commitOffsets", OptionReader.flag, False)
+    pushdown: bool = _option("pushdown", OptionReader.flag, False)
+    idle_timeout: float = _option("clientIdleTimeout", OptionReader.duration, "5m")
+    latest_interval: float = _option("latestOffset.minIntervalMs", OptionReader.seconds, 100, 0)
+
+    @property
+    def no_match_is_latest(self) -> bool:
+        """Whether a partition without a record of the starting time is read from its end."""
+        return self.no_match == "latest"
 
     @property
     def read_committed(self) -> bool:
@@ -333,7 +334,7 @@ class ReadOptions:
         return bool(self.kafka.role.get("isolation_level") == "read_committed")
 
     @property
-    def starts_alike(self) -> bool:
+    def has_fixed_start(self) -> bool:
         """Whether the query would start at the same records if it were started later."""
         bound = self.starting
         if bound.is_by_time:
@@ -348,15 +349,30 @@ class WriteOptions:
     """The options of a query that writes, which are sent to executors. Times are in seconds."""
 
     kafka: ClientSettings
-    topic: str | None
     exactly_once: bool
-    transactional_id_prefix: str
-    marker_topic: str | None
-    app_id: str | None
-    version: int | None
-    skip_written: bool
-    add_batch_headers: bool
-    idle_timeout: float
+    topic: str | None = _option("topic", _stripped)
+    prefix: str | None = _option("transactionalIdPrefix", _not_empty)
+    marker_topic: str | None = _option("markerTopic", _not_empty)
+    app_id: str | None = _option("txnAppId", OptionReader.text)
+    version: int | None = _option("txnVersion", OptionReader.integer, None, 0)
+    skip_written: bool = _option("skipWritten", OptionReader.flag, False)
+    add_batch_headers: bool = _option("addBatchHeaders", OptionReader.flag, False)
+    idle_timeout: float = _option("clientIdleTimeout", OptionReader.duration, "5m")
+
+    @property
+    def transactional_id_prefix(self) -> str:
+        """The start of every transactional id."""
+        return self.prefix or "aiokafka-spark"
+
+
+_SUBSCRIBING = ("assign", "subscribe", "subscribePattern")
+_STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+READ_OPTIONS = (
+    *(*_SUBSCRIBING, *_STARTING, *_ENDING, "groupIdPrefix"),
+    *_declared_names(ReadOptions),
+)
+WRITE_OPTIONS = ("includeHeaders", "deliveryGuarantee", *_declared_names(WriteOptions))
 
 
 def _settings(*, writing: bool) -> list[str]:
@@ -374,34 +390,13 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     reader = OptionReader(options)
     what = "a streaming query" if streaming else "a batch query"
     settings = parse_settings(reader.starting_with("kafka."), writing=False)
-    min_offsets, max_offsets = _offsets_per_trigger(reader)
     parsed = ReadOptions(
         kafka=settings,
         subscription=_subscription(reader),
         starting=_starting(reader, streaming),
         ending=_ending(reader, streaming),
-        no_match_is_latest=reader.choice(
-            "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
-        )
-        == "latest",
-        fail_on_data_loss=reader.flag("failOnDataLoss", True),
-        poll_timeout=reader.whole("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
-        retries=reader.whole("fetchOffset.numRetries", 3, minimum=0),
-        retry_interval=reader.whole("fetchOffset.retryIntervalMs", 1000, minimum=0) / 1000,
-        max_offsets=max_offsets,
-        min_offsets=min_offsets,
-        max_delay=reader.duration("maxTriggerDelay", "15m"),
-        min_partitions=reader.integer("minPartitions"),
-        max_partitions=reader.integer("maxPartitions"),
-        max_records=reader.integer("maxRecordsPerPartition"),
         group_id=_group_id(reader, settings, streaming),
-        include_headers=reader.flag("includeHeaders", False),
-        batch_rows=reader.whole("batchRows", 16384),
-        prefetch_bytes=reader.whole("prefetchBytes", 64 * _MEBIBYTE, minimum=65_536),
-        commit_offsets=reader.flag("commitOffsets", False),
-        pushdown=reader.flag("pushdown", False),
-        idle_timeout=reader.duration("clientIdleTimeout", "5m"),
-        latest_interval=reader.whole("latestOffset.minIntervalMs", 100, minimum=0) / 1000,
+        **_read_declared(ReadOptions, reader),
     )
     for name in _OF_SPARK[:2]:
         reader.text(name)
@@ -411,11 +406,10 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def _subscription(reader: OptionReader) -> Subscription:
-    names = ("assign", "subscribe", "subscribePattern")
-    given = reader.given(*names)
+    given = reader.given(*_SUBSCRIBING)
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
-        raise ValueError(f"exactly one of {', '.join(names)} must be given, not {found}")
+        raise ValueError(f"exactly one of {', '.join(_SUBSCRIBING)} must be given, not {found}")
     assign = reader.partitions("assign")
     topics = _topics(reader.text("subscribe"))
     pattern = reader.text("subscribePattern")
@@ -461,8 +455,7 @@ def _starting(reader: OptionReader, streaming: bool) -> Bound:
 
 
 def _ending(reader: OptionReader, streaming: bool) -> Bound:
-    names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-    if streaming and (given := reader.given(*names)):
+    if streaming and (given := reader.given(*_ENDING)):
         raise ValueError(f"{given[0]}: has no meaning for a streaming query")
     bound = _bound(reader, "ending", "latest")
     if bound.is_by_time:
@@ -507,19 +500,9 @@ def _has(offsets: dict[str, dict[int, int]] | None, wanted: int) -> bool:
     return any(wanted in numbers.values() for numbers in (offsets or {}).values())
 
 
-def _offsets_per_trigger(reader: OptionReader) -> tuple[int | None, int | None]:
-    least = reader.integer("minOffsetsPerTrigger")
-    most = reader.integer("maxOffsetsPerTrigger")
-    if least is not None and most is not None and least > most:
-        raise ValueError(
-            f"minOffsetsPerTrigger={least}: must not be more than maxOffsetsPerTrigger={most}"
-        )
-    return least, most
-
-
 def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
-    """Return the group whose offsets are committed or used as the start, None without one. The
-    query never joins the group.
+    """Return the id of the group for commitOffsets and for startingOffsets=committed; None if it is
+    not set. The query never joins the group.
     """
     prefix = reader.text("groupIdPrefix")
     group_id: str | None = settings.role.get("group_id")
@@ -534,6 +517,11 @@ def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -
 
 def _check_read(options: ReadOptions, streaming: bool) -> None:
     """Check combinations of options, and options that only one kind of query permits."""
+    least, most = options.min_offsets, options.max_offsets
+    if least is not None and most is not None and least > most:
+        raise ValueError(
+            f"minOffsetsPerTrigger={least}: must not be more than maxOffsetsPerTrigger={most}"
+        )
     least, most = options.min_partitions, options.max_partitions
     if least is not None and most is not None and least > most:
         raise ValueError(f"minPartitions={least}: must not be more than maxPartitions={most}")
@@ -593,25 +581,14 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """
     reader = OptionReader(options)
     settings = parse_settings(reader.starting_with("kafka."), writing=True)
-    app_id, version = reader.text("txnAppId"), reader.integer("txnVersion", minimum=0)
-    if (app_id is None) is not (version is None):
+    values = _read_declared(WriteOptions, reader)
+    app_id = values["app_id"]
+    if (app_id is None) is not (values["version"] is None):
         raise ValueError("txnAppId and txnVersion: must be given both, or neither")
     if app_id is not None and streaming:
         raise ValueError("txnAppId: is for batch writes, such as those in foreachBatch")
     exactly_once = _delivery(reader, app_id, streaming) == "exactly-once"
-    topic = _name(reader, "topic")
-    parsed = WriteOptions(
-        kafka=settings,
-        topic=None if topic is None else topic.strip(),
-        exactly_once=exactly_once,
-        transactional_id_prefix=_name(reader, "transactionalIdPrefix") or "aiokafka-spark",
-        marker_topic=_name(reader, "markerTopic"),
-        app_id=app_id,
-        version=version,
-        skip_written=reader.flag("skipWritten", False),
-        add_batch_headers=reader.flag("addBatchHeaders", False),
-        idle_timeout=reader.duration("clientIdleTimeout", "5m"),
-    )
+    parsed = WriteOptions(kafka=settings, exactly_once=exactly_once, **values)
     reader.flag("includeHeaders", False)  # no effect: a column of headers is always written
     for name in _OF_SPARK:
         reader.text(name)
@@ -619,13 +596,6 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     reader.refuse_rest((*WRITE_OPTIONS, *READ_OPTIONS), what, _settings(writing=True))
     _check_write(parsed, reader)
     return parsed
-
-
-def _name(reader: OptionReader, name: str) -> str | None:
-    text = reader.text(name)
-    if text is not None and not text.strip():
-        raise ValueError(f"{name}: must not be empty")
-    return text
 
 
 def _delivery(reader: OptionReader, app_id: str | None, streaming: bool) -> str:

@@ -1,6 +1,7 @@
 """Plan a query: the end of each batch of a stream, and the ranges of tasks.
 
-This module runs on the driver. It uses nothing of Spark, but depends on the order of Spark's calls.
+This module runs on the driver. It does not import pyspark, but depends on the order in which Spark
+calls the reader.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ def _tasks(
     ranges: list[OffsetRange],
     options: ReadOptions,
     ids: Mapping[str, bytes],
-    at_first: Offsets,
+    first_offsets: Offsets,
 ) -> list[Task]:
-    """Divide ranges into tasks. A range whose start is in `at_first` is read from the first offset
-    that the partition has at that time.
+    """Divide ranges into tasks.
+
+    A range that starts at the first offset of its partition, as in `first_offsets`, begins at the
+    first offset that the partition has when the task reads it.
     """
     by_task = split(
         ranges,
@@ -74,7 +77,7 @@ def _tasks(
             PartitionRange(
                 *r,
                 topic_id=wanted.get(r.topic),
-                from_first=at_first.get(r.topic, {}).get(r.partition) == r.start,
+                from_first=first_offsets.get(r.topic, {}).get(r.partition) == r.start,
             )
             for r in task
         ]
@@ -83,11 +86,11 @@ def _tasks(
 
 
 class _Found(NamedTuple):
-    """The ranges of a batch query, and the missing ranges (`gone`)."""
+    """The ranges of a batch query; ranges of deleted records (`gone`), first offsets, topic ids."""
 
     ranges: list[OffsetRange]
     gone: list[OffsetRange]
-    at_first: Offsets
+    first_offsets: Offsets
     ids: dict[str, bytes]
 
 
@@ -109,16 +112,16 @@ def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task
                 f"{last}: the options for its start and for its end contradict each other"
             )
         gone = cluster.beyond(start, end)
-        at_first = cluster.at_first(start)
+        first_offsets = cluster.first_offsets(start)
         if pushed is not None and pushed.from_millis is not None:
             start = await cluster.not_before(start, end, pushed.from_millis)
-        return _Found(ranges_between(start, end), gone, at_first, cluster.topic_ids())
+        return _Found(ranges_between(start, end), gone, first_offsets, cluster.topic_ids())
 
     found = _ask(options, look)
     for gone in found.gone:
         _report_loss(options, DataLoss(LossKind.TRUNCATION, *gone))
     ranges = found.ranges if pushed is None else pushed.narrow(found.ranges)
-    return _tasks(ranges, options, found.ids, found.at_first)
+    return _tasks(ranges, options, found.ids, found.first_offsets)
 
 
 class StreamPlan:
@@ -159,13 +162,13 @@ class StreamPlan:
         """
         begin = from_json(start)
         end = self._ends(begin)
-        # Check the end before Spark stores it in the checkpoint. A stored batch is planned again
-        # after every restart, so a query with the checkpoint of another query would damage the
-        # checkpoint.
+        # Check the end before Spark stores it in the checkpoint, because Spark plans a stored batch
+        # again after every restart. A query that was started with the checkpoint of another query
+        # by mistake must not damage this checkpoint.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
-        # Add new partitions after the checks, which are about the partitions of `begin`, and before
-        # the offsets are counted.
+        # Add new partitions after the checks, which compare only the partitions of `begin`, and
+        # before the offsets are counted.
         begin = self._with_new(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start
@@ -285,7 +288,7 @@ class StreamPlan:
                 f"{', '.join(others)}. If it is the checkpoint of another query, choose another "
                 "checkpointLocation; to go on without these topics, set failOnDataLoss to false"
             )
-        self._lose_partitions(gone)
+        self._report_missing(gone)
 
     def _check_not_lower(self, begin: Offsets, end: Offsets) -> None:
         for topic, numbers in begin.items():
@@ -304,7 +307,7 @@ class StreamPlan:
         if first == last:
             return []
         if gone := _missing(first, last):
-            self._lose_partitions(gone)
+            self._report_missing(gone)
         ids = _ask(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
         # The end was stored when the batch was planned: partitions may have been deleted later.
@@ -319,7 +322,7 @@ class StreamPlan:
         gone = _missing(last, there)
         if not gone:
             return last
-        self._lose_partitions(gone)
+        self._report_missing(gone)
         return {
             topic: {number: offset for number, offset in numbers.items() if number in there[topic]}
             for topic, numbers in last.items()
@@ -327,15 +330,15 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Return the start of a batch. For a repetition, the end of the first batch includes its
-        start. Raises ValueError if another source stored that end, unless the query would still
-        start at the same records.
+        """Return the start of a batch. If Spark repeats the first batch, its stored `end` includes
+        the start. Raises ValueError if another source stored an end without the start, unless the
+        query would still start at the same records.
         """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)
         if began_at is not None:
             return began_at
-        if self._latest is None and first == self._initial and not self._options.starts_alike:
+        if self._latest is None and first == self._initial and not self._options.has_fixed_start:
             raise ValueError(
                 "the first batch of this checkpoint was begun by another source and not finished, "
                 "and its start depended on when it began; give startingOffsets as the file "
@@ -343,7 +346,7 @@ class StreamPlan:
             )
         return first
 
-    def _lose_partitions(self, gone: Iterable[str]) -> None:
+    def _report_missing(self, gone: Iterable[str]) -> None:
         names = ", ".join(gone)
         if self._options.fail_on_data_loss:
             raise RuntimeError(
@@ -478,7 +481,7 @@ class Pushed:
 
 
 def _values(operator: str, value: Any, kind: type) -> set[Any] | None:
-    """Return the values of an equality or a list; None for other operators and types."""
+    """Return the values of an `=` or `in` filter; None for other operators and types."""
     if operator == "=":
         found = {value}
     elif operator == "in":

@@ -1,4 +1,4 @@
-"""Write rows to Kafka: choose partitions, fill batches, await acknowledgements, exactly once.
+"""Write rows to Kafka: partitions, batches and acknowledgements; transactions for exactly-once.
 
 Runs in the event loop of the process, independent of Spark.
 """
@@ -42,8 +42,8 @@ __all__ = [
     "WrittenLaterError",
     "check_mark",
     "make_producer",
-    "naming",
     "stop_producer",
+    "topic_in_errors",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -72,7 +72,7 @@ class TopicRows(NamedTuple):
 
 
 @contextlib.contextmanager
-def naming(topic: str) -> Iterator[None]:
+def topic_in_errors(topic: str) -> Iterator[None]:
     """Add the topic to a ValueError about a row of this topic."""
     try:
         yield
@@ -83,8 +83,8 @@ def naming(topic: str) -> Iterator[None]:
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
     """Return a started producer. Waits for an available broker."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
-    # RecordWriter fills batches to this limit, and the producer never divides a batch that is too
-    # large for a request or for the buffer memory.
+    # RecordWriter fills batches to this limit. The limit is lower than a request and than the
+    # buffer memory, because the producer cannot split these batches.
     keywords["max_batch_size"] = min(
         keywords["max_batch_size"], keywords["max_request_size"], keywords["buffer_memory"] // 2
     )
@@ -128,19 +128,19 @@ class RecordWriter:
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
-            with naming(topic):
+            with topic_in_errors(topic):
                 order, routes = route_rows(rows, partitions, chosen)
             for partition, start, stop in routes:
                 while start < stop:
                     number = self._turns[topic] % partitions if partition == ANY else partition
                     batch = self._batch(topic, number)
-                    with naming(topic):
+                    with topic_in_errors(topic):
                         start = batch.append_rows(rows, order, start, stop)
                     if start < stop:
                         await self._send(topic, number)
                         self._turns[topic] += partition == ANY
             self.rows += rows.size
-        self._settle()
+        self._check_sent()
         if sum(batch.size() for batch in self._open.values()) > _MAX_OPEN_BYTES:
             await self._send_open()
 
@@ -160,7 +160,7 @@ class RecordWriter:
         for future in sent:
             future.cancel()
 
-    def _settle(self) -> None:
+    def _check_sent(self) -> None:
         """Remove acknowledged batches; raise the first failure."""
         while self._sent and self._sent[0].done():
             try:
@@ -195,7 +195,7 @@ class RecordWriter:
 
 
 def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
-    """Return a broker's error with advice in its text."""
+    """Return the broker's error with advice in its text."""
     text = error.args[0] if error.args else error
     return MessageSizeTooLargeError(
         f"{text}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
@@ -223,27 +223,27 @@ class Tally:
         """Independent of the order of rows."""
 
     def add(self, parts: Iterable[TopicRows]) -> None:
-        """Add the number and the checksum of rows."""
+        """Count the rows, and add their checksums."""
         for part in parts:
             self.rows += part.rows.size
             self.checksum = (self.checksum + part.rows.checksum()) & _MAX_UINT64
 
 
 class Marker(NamedTuple):
-    """Mark of a task's last transaction, which wrote batch `batch`."""
+    """Proof, stored in Kafka, that the last transaction of a task wrote the rows of `batch`."""
 
     batch: int
     rows: int
     checksum: int | None
-    """None if another version of this package, with another checksum, wrote the mark."""
+    """None if a version of this package with another kind of checksum wrote the mark."""
 
     def metadata(self) -> str:
         """Return the metadata of the offset that stores the mark."""
         return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
 
     def is_same(self, tally: Tally) -> bool:
-        """Return whether `tally` is that of the written rows: the number is equal, and the
-        checksum if it is known.
+        """Return whether the written rows have the number of `tally`, and its checksum, if the
+        checksum of the written rows is known.
         """
         return self.rows == tally.rows and self.checksum in (None, tally.checksum)
 
@@ -260,15 +260,15 @@ class NotRepeatedError(KafkaError):
 
 
 class WrittenLaterError(KafkaError):
-    """A later batch was written before, so the checkpoint belongs to another query."""
+    """A mark has a later batch than the query, so the checkpoint belongs to another query."""
 
 
-def name_of_marks(options: WriteOptions, query: str) -> str:
+def marker_group_prefix(options: WriteOptions, query: str) -> str:
     """Return the common prefix of the transactional ids and groups of a query's tasks."""
     return f"{options.transactional_id_prefix}-{query}-"
 
 
-def place_of_marks(options: WriteOptions) -> TopicPartition:
+def marker_partition(options: WriteOptions) -> TopicPartition:
     """Return the partition whose offsets store the marks."""
     topic = options.marker_topic or options.topic
     assert topic is not None
@@ -283,10 +283,10 @@ class TaskTransaction:
     """
 
     def __init__(self, options: WriteOptions, identity: TaskIdentity) -> None:
-        self.name = f"{name_of_marks(options, identity.query)}{identity.task}"
+        self.name = f"{marker_group_prefix(options, identity.query)}{identity.task}"
         self._options = options
         self._identity = identity
-        self._place = place_of_marks(options)
+        self._place = marker_partition(options)
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:

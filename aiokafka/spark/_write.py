@@ -1,4 +1,4 @@
-"""Write the rows of one task on an executor; on the driver, detect rows written twice."""
+"""Write the rows of one task on an executor. Detect rows written twice on the driver."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from aiokafka.spark._produce import (
     WrittenLaterError,
     check_mark,
     make_producer,
-    name_of_marks,
-    place_of_marks,
+    marker_group_prefix,
+    marker_partition,
     read_marker,
     stop_producer,
 )
@@ -60,8 +60,8 @@ class EndedBatch(NamedTuple):
 
 
 class RepetitionCheck:
-    """Checks ended batches for rows that were written before by tasks which the batch no longer
-    has.
+    """Detects that an earlier attempt at a batch had more tasks, whose rows are therefore written
+    twice.
 
     Stores for each query the last batch that had marks when the query's run began. Later batches
     are written for the first time, and need no check.
@@ -71,15 +71,15 @@ class RepetitionCheck:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
-        """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
-        name = name_of_marks(options, ended.query)
+        """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
+        name = marker_group_prefix(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
             return
         marked = await connected(
             lambda: _marks_beyond(options, name, ended.tasks), options.kafka.broker_timeout
         )
-        # With skipWritten, later batches may have been written, with more tasks.
+        # With skipWritten, a mark of a later batch is no error: that batch may have had more tasks.
         last = ended.batch if options.skip_written else max(marked.values(), default=-1)
         late = sorted(task for task, batch in marked.items() if ended.batch <= batch <= last)
         if late:
@@ -97,7 +97,7 @@ class RepetitionCheck:
 async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[int, int]:
     """Return the batch in the mark of each task whose number is at least `tasks`, by number."""
     marked = {}
-    place = place_of_marks(options)
+    place = marker_partition(options)
     async with AIOKafkaAdminClient(**options.kafka.keywords()) as admin:
         for group, _ in await admin.list_consumer_groups():
             number = group.removeprefix(name)
@@ -129,7 +129,7 @@ def write_batches(
 ) -> Report:
     """Write Arrow batches and wait for the acknowledgements; with exactly-once, commit the rows.
 
-    If the task is killed meanwhile, its transaction is aborted.
+    If the task is killed, its transaction is aborted.
     """
     from aiokafka.spark._arrow import rows_to_write
 
@@ -215,8 +215,9 @@ class _Task:
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
-        """Add rows to the tally; return False if a mark shows that the rows were written before.
-        Called outside the event loop.
+        """Add rows to the tally. Return False if a mark shows that the rows were written before.
+
+        Runs in the thread of Spark, not in the event loop.
         """
         if self._options.exactly_once:
             self._tally.add(parts)
@@ -251,7 +252,7 @@ class _Task:
         if not options.exactly_once:
             return Report({}, 0, False)
         assert identity is not None
-        name = f"{name_of_marks(options, identity.query)}{identity.task}"
+        name = f"{marker_group_prefix(options, identity.query)}{identity.task}"
         use = self._clients.use(
             ("marks", options.kafka.key()),
             lambda: _make_admin(options),
@@ -259,7 +260,7 @@ class _Task:
             options.idle_timeout,
         )
         async with use as admin:
-            marker = await read_marker(admin, name, place_of_marks(options))
+            marker = await read_marker(admin, name, marker_partition(options))
         if marker is None:
             return Report({}, 0, False)
         check_mark(identity, marker, self._tally)
@@ -284,7 +285,7 @@ async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:
 
 
 def check_producer(options: WriteOptions) -> None:
-    """Raise the errors of a producer with these options, without connecting."""
+    """Raise ValueError or TypeError if a producer rejects these options; do not connect."""
 
     async def check() -> None:
         AIOKafkaProducer(**options.kafka.keywords(), **options.kafka.role)
@@ -293,5 +294,5 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
-    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
+    """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
     loop_thread().run(_repetitions.check(options, ended))

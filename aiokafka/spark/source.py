@@ -63,7 +63,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of Kafka's records."""
-        # An invalid value of the option is reported by `reader`.
+        # `reader` reports an invalid value of includeHeaders.
         options = {name.lower(): text for name, text in self.options.items()}
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return StructType(

@@ -22,7 +22,7 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Local properties of a task. Spark does not pass these values to the writer.
+# Names of local properties of a task. Spark passes their values to the writer in no other way.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
@@ -66,7 +66,7 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
+    """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -90,7 +90,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = TaskIdentity(options.app_id, options.version, task.partitionId())
-        # In foreachBatch the job group is the run of the query; elsewhere it is the user's own.
+        # In foreachBatch the job group is the id of the query's run; elsewhere users choose it.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)

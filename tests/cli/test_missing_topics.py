@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.cli.session import Session
-from aiokafka.cli.streams import find_to_send, while_absent
+from aiokafka.cli.streams import find_to_send, wait_for_topics
 from aiokafka.errors import ClusterAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.testing import Fail, FakeCluster
@@ -121,7 +121,7 @@ def test_the_wait_ends_with_its_work(capsys: pytest.CaptureFixture[str]) -> None
     def run(work: Coroutine[Any, Any, None], within: float) -> None:
         async def main(_: Simulation) -> None:
             async with FakeCluster() as cluster:
-                doing = while_absent(session_of(cluster), ("t",), work, waits)
+                doing = wait_for_topics(session_of(cluster), ("t",), work, waits)
                 await asyncio.wait_for(doing, within)
 
         simulate(main)

@@ -110,7 +110,7 @@ EDGES = {
     },
     "spark": {
         *(
-            "_jaas",
+            "_properties",
             "_loading",
             "_retry",
             "_tasks",
@@ -123,7 +123,7 @@ EDGES = {
         *("producer", "ranges", "record", "structs"),
     },
     "cli": {
-        "_jaas",
+        "_properties",
         "_tasks",
         "admin",
         "errors",

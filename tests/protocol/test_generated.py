@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from aiokafka.protocol.compiler import GENERATED, generated
+from aiokafka.protocol.compiler import GENERATED, generated, generated_version
 from aiokafka.protocol.messages import APIS, MetadataRequest, request_class
+from aiokafka.testing.versions import RELEASES, profile
 from tools.generate_codecs import FOLDER, texts
 
 
@@ -21,11 +22,20 @@ def test_the_build_has_generated_what_the_messages_of_today_need() -> None:
 def test_every_message_of_a_role_has_codecs() -> None:
     for api_key, (_, api) in APIS.items():
         request = request_class(api_key)
-        newest = request.VERSIONS[1]
         if api in GENERATED:
+            version = generated_version(api, request)
             text = texts()[FOLDER / f"{GENERATED[api]}.py"]
             for name, cls in (("encode", request), ("decode", request.RESPONSE)):
-                assert f"def {name}_{cls.__name__}_v{newest}(" in text
+                assert f"def {name}_{cls.__name__}_v{version}(" in text
+
+
+def test_the_versions_are_those_of_the_newest_brokers() -> None:
+    newest = profile(RELEASES[-1]).ranges
+    for api_key, (_, api) in APIS.items():
+        if api in GENERATED:
+            request = request_class(api_key)
+            version = min(newest[api_key][1], request.VERSIONS[1])
+            assert generated_version(api, request) == version, api
 
 
 def test_only_the_newest_version_has_one() -> None:

@@ -18,7 +18,7 @@ def test_progress_ends_the_growth_of_pauses() -> None:
         state.postpone(0.0, "LeaderNotAvailableError")
     assert state.retry_at > 10
     state.transition(RangePhase.FETCHING)
-    state.moved(5, 1.0)
+    state.advance(5, 1.0)
     assert (state.reason, state.phase, state.since) == ("", RangePhase.IDLE, 1.0)
     state.postpone(0.0, "LeaderNotAvailableError")
     assert state.retry_at < 0.2

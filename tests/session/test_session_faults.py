@@ -301,7 +301,7 @@ async def test_a_commit_that_stays_open_is_not_taken_for_either(cluster: FakeClu
 async def test_a_rebalance_does_not_wait_for_a_commit_for_ever(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(session, "_LONGEST_HOLD", 0.05)
+    monkeypatch.setattr(session, "_MAX_REVOKE_WAIT", 0.05)
     fill(cluster, 0, 3)
     told = Told()
     release = asyncio.Event()

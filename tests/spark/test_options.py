@@ -394,7 +394,7 @@ def test_options_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> No
     ids=str,
 )
 def test_what_begins_at_the_same_records_again(given: dict[str, str], is_so: bool) -> None:
-    assert stream(**given).starts_alike is is_so
+    assert stream(**given).has_fixed_start is is_so
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from aiokafka.spark._produce import (
     TopicRows,
     check_mark,
     make_producer,
-    place_of_marks,
+    marker_partition,
     read_marker,
 )
 from aiokafka.spark._write import EndedBatch, RepetitionCheck
@@ -340,7 +340,7 @@ def test_a_mark_whose_transaction_does_not_end() -> None:
         async with FakeCluster() as cluster:
             await cluster.create_topic("t", 1)
             servers = cluster.bootstrap_servers
-            place = place_of_marks(options(cluster))
+            place = marker_partition(options(cluster))
             async with (
                 AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer,
                 AIOKafkaAdminClient(bootstrap_servers=servers) as admin,

@@ -138,7 +138,7 @@ class ClassicMember(Member):
         """Return whether `member_id` consists of this member's instance id and a UUID, as an id of
         an earlier process of this static member."""
         name, unique = member_id[:-_UUID_LENGTH], member_id[-_UUID_LENGTH:]
-        return name == f"{self._instance_id}-" and unique.count("-") == _UUID_DASHES
+        return name == f"{self.instance_id}-" and unique.count("-") == _UUID_DASHES
 
     async def _join_once(
         self, protocols: Sequence[tuple[str, bytes]], reason: str
@@ -156,8 +156,8 @@ class ClassicMember(Member):
             ],
             reason=reason,
         )
-        if self._instance_id is not None:
-            request.group_instance_id = self._instance_id
+        if self.instance_id is not None:
+            request.group_instance_id = self.instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
         return await self.coordinator.send(request, limit, patience=rebalance_timeout)
 
@@ -184,8 +184,8 @@ class ClassicMember(Member):
                 for member, assignment in assignments.items()
             ],
         )
-        if self._instance_id is not None:
-            request.group_instance_id = self._instance_id
+        if self.instance_id is not None:
+            request.group_instance_id = self.instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
         response = await self.coordinator.send(request, limit, patience=rebalance_timeout)
         is_over = response.error_code == RebalanceInProgressError.errno
@@ -204,8 +204,8 @@ class ClassicMember(Member):
         request = HeartbeatRequest(
             group_id=self._group_id, generation_id=self.generation, member_id=self.member_id
         )
-        if self._instance_id is not None:
-            request.group_instance_id = self._instance_id
+        if self.instance_id is not None:
+            request.group_instance_id = self.instance_id
         session = self._config.session_timeout
         # Limit the wait to the session timeout, after which the group has removed this member.
         limit = min(self._config.client.request_timeout, session)
@@ -233,7 +233,7 @@ class ClassicMember(Member):
         # Forget the member before the request: no later request may have this identity.
         member_id = self.member_id
         self.forget_member()
-        if self._instance_id is not None:
+        if self.instance_id is not None:
             return
 
         def make(connection: BrokerConnection) -> LeaveGroupRequest:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka._health import Wait
 from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner
@@ -34,6 +33,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._health import Wait
     from aiokafka.consumer._context import ConsumerContext
 
 __all__ = ["CommitQueue", "GroupCommits", "QueuedCommit", "RevokedAssignment"]
@@ -259,6 +259,7 @@ class GroupCommits:
         self._config = context.config
         self._log = SubjectLog(log, context.config.subject)
         self._committer = committer
+        self._unanswered = committer.unanswered
         self._member = committer.member
         self._waits = context.client.waits
         self._subscriptions = context.subscriptions
@@ -326,7 +327,8 @@ class GroupCommits:
     def revoke_all_but(self, kept: frozenset[TopicPartition]) -> None:
         """Fail pending commits of all partitions except `kept`, even if a partition is assigned
         again before its commit is sent."""
-        self._committer.forget_all_but(kept)
+        if self._unanswered.doubts:
+            self._unanswered.forget_all_but(kept)
         for queued in self._commits:
             queued.revoked |= queued.partitions - kept
 
@@ -383,15 +385,20 @@ class GroupCommits:
         # Read removals and topic ids before any wait: the offsets belong to the assignment and the
         # topics at the time of the call.
         removals = self._removals
-        topic_ids = self._committer.topic_ids(offsets)
-        async with self._turn(offsets, deadline) as queued:
+        topic_ids = self._topic_ids(offsets)
 
-            def still_assigned() -> tuple[Offsets, TopicIds]:
-                revoked = queued.revoked | (offsets.keys() - self._subscriptions.assignment.tps)
-                _refuse_foreign(revoked.difference(optional))
-                return {tp: e for tp, e in offsets.items() if tp not in revoked}, topic_ids
+        def still_assigned(queued: QueuedCommit) -> tuple[Offsets, TopicIds]:
+            revoked = queued.revoked | (offsets.keys() - self._subscriptions.assignment.tps)
+            if not revoked:
+                return offsets, topic_ids
+            if foreign := revoked.difference(optional):
+                names = some_names(foreign)
+                raise CommitFailedError(
+                    f"{ALREADY_REBALANCED}: not this member's any more: {names}"
+                )
+            return {tp: e for tp, e in offsets.items() if tp not in revoked}, topic_ids
 
-            await self._commit(queued, still_assigned, deadline, removals)
+        await self._commit(offsets, still_assigned, deadline, removals)
 
     async def commit_positions(self, offsets: Offsets, deadline: float) -> None:
         """Commit positions like `commit()`, but omit a revoked partition without uncommitted
@@ -420,20 +427,24 @@ class GroupCommits:
         Raises KafkaTimeoutError at `deadline` (loop time)."""
         queued = self._commits.add(partitions)
         try:
-            if queued.before and not await self._wait_for_turn(queued, deadline):
-                raise self._earlier_commit_unfinished()
+            if queued.before:
+                await self._wait_for_turn(queued, deadline)
             yield queued
         finally:
-            self._commits.remove(queued)
-            if self._changed.waiters:
-                self._changed.notify()
+            self._remove(queued)
 
-    async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> bool:
+    async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> None:
         # The earlier commit logs the cause of its delay.
         what = f"an earlier commit of group {self._committer.group_id!r}"
         reason = "it is still tried"
         with self._waits.on(what, queued.partitions, reason, is_logged=lambda: True):
-            return await self._commits.wait(queued, deadline)
+            if not await self._commits.wait(queued, deadline):
+                raise self._earlier_commit_unfinished()
+
+    def _remove(self, queued: QueuedCommit) -> None:
+        self._commits.remove(queued)
+        if self._changed.waiters:
+            self._changed.notify()
 
     def _earlier_commit_unfinished(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(
@@ -445,26 +456,47 @@ class GroupCommits:
         is_waiting = self._is_suspended and not self._is_closed
         return RebalanceInProgressError("the group is rebalancing") if is_waiting else None
 
+    def _is_delay_logged(self) -> bool:
+        return not self._is_suspended and self._committer.is_outage_logged()
+
+    def _wait_for_response(self, partitions: Collection[TopicPartition]) -> Wait:
+        """Return the context manager of a commit that does not wait for an assignment."""
+        what = f"OffsetCommit of group {self._committer.group_id!r}"
+        return self._waits.on(what, partitions, is_logged=self._committer.is_outage_logged)
+
     async def _commit(
         self,
-        queued: QueuedCommit,
-        choose: Callable[[], tuple[Offsets, TopicIds]],
+        partitions: Collection[TopicPartition],
+        choose: Callable[[QueuedCommit], tuple[Offsets, TopicIds]],
         deadline: float,
-        removals: int,
+        removals: int | None = None,
     ) -> None:
         """Commit the offsets that `choose` returns just before each request is sent.
 
-        `removals`: how often the group had removed the member when the commit was called. Raises
-        CommitFailedError if the group has removed the member since.
+        `removals`: how often the group had removed the member when the commit was called; None if
+        removals before the turn of this commit do not matter. Raises CommitFailedError if the group
+        has removed the member since.
         """
-        what = f"OffsetCommit of group {self._committer.group_id!r}"
-        with self._waits.on(what, why=self._why_waiting) as waiting:
-            await self._commit_in_turn(queued, choose, deadline, removals, waiting)
+        queued = self._commits.add(partitions)
+        try:
+            if queued.before:
+                await self._wait_for_turn(queued, deadline)
+            # One wait for all attempts: `health()` shows for how long the application has waited.
+            with self._waits.on(
+                f"OffsetCommit of group {self._committer.group_id!r}",
+                partitions,
+                why=self._why_waiting,
+                is_logged=self._is_delay_logged,
+            ) as waiting:
+                removals = self._removals if removals is None else removals
+                await self._commit_in_turn(queued, choose, deadline, removals, waiting)
+        finally:
+            self._remove(queued)
 
     async def _commit_in_turn(
         self,
         queued: QueuedCommit,
-        choose: Callable[[], tuple[Offsets, TopicIds]],
+        choose: Callable[[QueuedCommit], tuple[Offsets, TopicIds]],
         deadline: float,
         removals: int,
         waiting: Wait,
@@ -480,17 +512,17 @@ class GroupCommits:
             # rejects the commit.
             if self._is_removed_since(removals):
                 raise CommitFailedError(f"{ALREADY_REBALANCED}: it removed this member")
-            offsets, topic_ids = choose()
+            offsets, topic_ids = choose(queued)
             if not offsets:
                 return
-            identity = self._identity()
             note_stored = self._note_stored(offsets)
+            identity = self._identity()
             queued.in_flight = offsets.keys()
             try:
-                await self._committer.commit(
-                    OffsetsToCommit(offsets, topic_ids, identity, note_stored), deadline
-                )
-                self._maybe_check_late_commits()
+                commit = OffsetsToCommit(offsets, topic_ids, identity, note_stored)
+                await self._committer.commit(commit, deadline, waiting.note)
+                if self._unanswered.doubts:
+                    self._maybe_check_late_commits()
                 return
             except CommitFailedError as error:
                 # The coordinator rejected the identity. If a join is in progress or has changed the
@@ -514,7 +546,34 @@ class GroupCommits:
 
     def _identity(self) -> Identity:
         """Return the member's identity; an empty identity for a manual assignment."""
-        return self._member.identity if self._subscriptions.is_by_group else Identity()
+        return Identity.of(self._member) if self._subscriptions.is_by_group else Identity()
+
+    def _topic_ids(
+        self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
+    ) -> dict[str, bytes]:
+        """Return the topic ids for a commit of `partitions`, by topic name, without topics whose id
+        is unknown. The ids of the assignment (`given`, by default the current assignment's) take
+        precedence over the last ids in metadata.
+
+        Call it when the application commits, not when the request is sent: by then a recreated
+        topic may have the name.
+
+        1. A topic is deleted and recreated under its name.
+        2. A new assignment or an error shows this to the member before new metadata does.
+        3. While the member revokes the topic, it commits its position in the deleted topic.
+
+        By name, the coordinator would store this position for the new topic, and its records before
+        the position would be skipped. By id, the coordinator rejects the commit (UNKNOWN_TOPIC_ID).
+        """
+        if given is None:
+            given = self._subscriptions.assignment.topic_ids
+        last_ids = self._committer.last_ids
+        ids: dict[str, bytes] = {}
+        for tp in partitions:
+            topic_id = given.get(tp.topic) or last_ids.get(tp.topic)
+            if topic_id:
+                ids[tp.topic] = topic_id
+        return ids
 
     def _note_stored(self, offsets: Offsets) -> Callable[[TopicPartition], None]:
         """Return a function that records the committed offset of one partition, even if other
@@ -567,47 +626,48 @@ class GroupCommits:
         """Start the task that restores offsets that a late commit has overwritten, if a late commit
         is possible and the task is not running."""
         is_checking = self._late_check is not None and not self._late_check.done()
-        if self._committer.to_look_up and not is_checking and not self._tasks.is_stopping:
+        is_due = self._unanswered.to_look_up(_now())
+        if is_due and not is_checking and not self._tasks.is_stopping:
             self._late_check = self._tasks.start(self._check_late_commits(), name="late-commits")
 
     async def _check_late_commits(self) -> None:
-        while self._committer.to_look_up:
-            await asyncio.sleep(self._committer.look_up_pause)
+        while self._unanswered.to_look_up(_now()):
+            await asyncio.sleep(self._unanswered.pause(_now()))
             await self.restore_overwritten(_now() + self._config.client.request_timeout)
 
     async def check_late_commits_once_more(self, deadline: float) -> None:
         """Wait a moment, and check for late commits. `stop()` calls it without a generation and for
         static members, when the coordinator would still accept late commits."""
         left = deadline - _now()
-        if self._committer.to_look_up and left > 0:
+        if self._unanswered.to_look_up(_now()) and left > 0:
             await asyncio.sleep(min(_LAST_LOOK, left / 2))
             await self.restore_overwritten(deadline)
 
     async def restore_overwritten(self, deadline: float) -> None:
         """Commit again the offsets that a late commit has overwritten; see `UnansweredCommits`.
         Ends at `deadline` (loop time). Errors are logged."""
-        partitions = self._committer.to_look_up & self._subscriptions.assignment.tps
+        late = self._unanswered.to_look_up(_now())
+        partitions = late & self._subscriptions.assignment.tps
         if not partitions:
             return
         try:
             # Outside the queue: commits of the application must not wait for this request.
             found = await self._committer.fetch(partitions, deadline)
-            if not self._committer.overwritten(found):
+            if not self._unanswered.overwritten(found):
                 return
             async with self._turn(partitions, deadline) as queued:
                 # Compare again, now that no other commit is in flight. Partitions that were revoked
                 # meanwhile are excluded. In a new generation the late commit is rejected.
-                offsets = self._committer.overwritten(found)
+                offsets = self._unanswered.overwritten(found)
                 if not offsets or self._is_suspended or self._is_removed or self._is_closed:
                     return
                 names = some_names(offsets)
                 self._log.info("Stored again, as a late commit has overwritten it: %s", names)
-                topic_ids = self._committer.topic_ids(offsets)
+                commit = OffsetsToCommit(offsets, self._topic_ids(offsets), self._identity())
                 queued.in_flight = offsets.keys()
                 try:
-                    await self._committer.commit(
-                        OffsetsToCommit(offsets, topic_ids, self._identity()), deadline
-                    )
+                    with self._wait_for_response(partitions) as waiting:
+                        await self._committer.commit(commit, deadline, waiting.note)
                 finally:
                     queued.in_flight = ()
         except KafkaError as error:
@@ -636,19 +696,17 @@ class GroupCommits:
         if not self._finished(self._subscriptions.assignment):
             return
 
-        def finished() -> tuple[Offsets, TopicIds]:
+        def finished(_: QueuedCommit) -> tuple[Offsets, TopicIds]:
             # Compute the offsets when the request is sent: an earlier commit may have stored the
             # same or later offsets meanwhile, and a new assignment has other positions.
             found = self._finished(self._subscriptions.assignment)
             kept = {tp: entry for tp, entry in found.items() if tp in partitions}
-            return kept, self._committer.topic_ids(kept)
+            return kept, self._topic_ids(kept)
 
-        deadline = _now() + timeout
         try:
-            async with self._turn(partitions, deadline) as queued:
-                # Pass the present count: if the group removed this member before, the offsets are
-                # still valid, because `finished()` reads the assignment when the request is sent.
-                await self._commit(queued, finished, deadline, self._removals)
+            # Without `removals`: even if the group removed this member before, the offsets are
+            # valid, because `finished()` reads the assignment when the request is sent.
+            await self._commit(partitions, finished, _now() + timeout)
             self._is_failing = False
         except (KafkaError, ConsumerStoppedError) as error:
             self.log_failure(error)
@@ -684,7 +742,8 @@ class GroupCommits:
         finished = self._finished(revoked.assignment)
         if finished:
             commit = OffsetsToCommit(finished, revoked.topic_ids, identity)
-            await self._committer.commit(commit, deadline)
+            with self._wait_for_response(finished) as waiting:
+                await self._committer.commit(commit, deadline, waiting.note)
 
     def _commit_unassigned(self) -> None:
         """Auto-commit the finished records of manual partitions that are no longer assigned."""
@@ -710,14 +769,15 @@ class GroupCommits:
                 finished = {tp: entry for tp, entry in found.items() if tp not in again}
                 if finished:
                     commit = OffsetsToCommit(finished, revoked.topic_ids, Identity())
-                    await self._committer.commit(commit, deadline)
+                    with self._wait_for_response(finished) as waiting:
+                        await self._committer.commit(commit, deadline, waiting.note)
         except KafkaError as error:
             self.log_failure(error)
 
     def as_revoked(self, assignment: Assignment) -> RevokedAssignment:
         """Return an assignment that ends now, with the present ids of its topics: its positions do
         not apply to a topic that is recreated later."""
-        topic_ids = self._committer.topic_ids(assignment, assignment.topic_ids)
+        topic_ids = self._topic_ids(assignment, assignment.topic_ids)
         return RevokedAssignment(assignment, topic_ids)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
@@ -764,10 +824,3 @@ class GroupCommits:
         """Return the last committed offset of a partition; -1 if unknown, or void after a seek."""
         last = self._committed.get(state.tp)
         return -1 if last is None else last.offset_for(state)
-
-
-def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:
-    """Raise CommitFailedError if `foreign` is not empty."""
-    if foreign:
-        names = some_names(foreign)
-        raise CommitFailedError(f"{ALREADY_REBALANCED}: not this member's any more: {names}")

@@ -21,7 +21,7 @@ from aiokafka.consumer.group.membership import GroupCoordinatorClient, PollTimer
 from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.consumer.group.rebalance import Rebalance
 from aiokafka.consumer.group.state import MembershipState, MembershipStateMachine
-from aiokafka.consumer.position.committed import CommittedOffset, OffsetCommitter
+from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
 from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import (
     CommitFailedError,
@@ -304,7 +304,7 @@ class GroupMembership(CoordinatorNames):
         fails, wait for the end of the join: `stop()` then commits in the new generation."""
         try:
             async with timeout_at(deadline):
-                await self.rebalance.commit_unsubscribed(self._member.identity)
+                await self.rebalance.commit_unsubscribed(Identity.of(self._member))
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.debug("Not committed during the join: %s", error)
             await self._protocol.await_generation(deadline - asyncio.get_running_loop().time())
@@ -323,7 +323,7 @@ class GroupMembership(CoordinatorNames):
     async def _revoke_unsubscribed_in_time(self, deadline: float) -> None:
         try:
             async with timeout_at(deadline):
-                await self.rebalance.revoke_unsubscribed(self._member.identity)
+                await self.rebalance.revoke_unsubscribed(Identity.of(self._member))
         except asyncio.TimeoutError:
             self._log.warning("Stopped before its listener had returned")
 
@@ -457,7 +457,7 @@ class GroupMembership(CoordinatorNames):
         # Commit and call the listener before LeaveGroup, because commits need the membership.
         if self._config.enable_auto_commit:
             await self._protocol.await_generation(_CATCH_UP_TIMEOUT)
-        await self.rebalance.revoke_unsubscribed(self._member.identity)
+        await self.rebalance.revoke_unsubscribed(Identity.of(self._member))
         # Change the state before LeaveGroup: the application's part is complete, and the
         # application may subscribe to other topics while the request is in flight.
         self.state.finish_leaving()
@@ -504,7 +504,13 @@ class GroupMembership(CoordinatorNames):
         if self.state.failure is not None:
             self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
-        found = {tp: CommittedOffset(*each, each.leader_epoch) for tp, each in offsets.items()}
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for tp, entry in offsets.items():
+            epoch = entry.leader_epoch
+            # Without an epoch of the application, commit that of the record before the offset.
+            if epoch < 0 and (state := self._subscriptions.assignment.get(tp)) is not None:
+                epoch = state.epoch_before(entry.offset)
+            found[tp] = CommittedOffset(entry.offset, entry.metadata, epoch)
         if isinstance(offsets, AllPositions):
             await self.commits.commit_positions(found, deadline)
         else:

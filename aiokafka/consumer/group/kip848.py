@@ -355,7 +355,7 @@ class Kip848Member(Member):
     @property
     def _leave_epoch(self) -> int:
         """The epoch of a leave request: to leave for good, or temporarily if a static member."""
-        return _LEAVING if self._instance_id is None else _LEAVING_FOR_A_WHILE
+        return _LEAVING if self.instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
     def is_in_doubt(self) -> bool:
@@ -379,7 +379,7 @@ class Kip848Member(Member):
         limit = min(limit, self._config.client.request_timeout)
         was_counted = self._may_be_counted
         # Set this before the response, because a cancelled wait never gets a response.
-        self._may_be_counted = self._instance_id is not None or request.member_epoch < 0
+        self._may_be_counted = self.instance_id is not None or request.member_epoch < 0
         try:
             response = await self.coordinator.send(request, limit, pick=_pick)
         except KafkaError:
@@ -402,8 +402,8 @@ class Kip848Member(Member):
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id, member_id=self.member_id, member_epoch=epoch
         )
-        if self._instance_id is not None:
-            request.instance_id = self._instance_id
+        if self.instance_id is not None:
+            request.instance_id = self.instance_id
         return request
 
     def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:

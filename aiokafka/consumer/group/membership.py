@@ -12,7 +12,6 @@ from aiokafka._retry import Backoff
 from aiokafka._tasks import with_second
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.state import MembershipState, MembershipStateMachine
-from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
     FencedInstanceId,
@@ -269,14 +268,7 @@ class Member:
         self.generation = -1
         self._config = config
         self._group_id = coordinator.group_id
-        self._instance_id = config.group_instance_id
-
-    @property
-    def identity(self) -> Identity:
-        """The fields of OffsetCommit that identify this member; empty without membership."""
-        if self.generation < 0:
-            return Identity()
-        return Identity(self.generation, self.member_id, self._instance_id)
+        self.instance_id = config.group_instance_id
 
     @property
     def is_member(self) -> bool:

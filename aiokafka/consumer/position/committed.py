@@ -55,12 +55,13 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._health import NodeHealth, Wait
+    from aiokafka._health import NodeHealth
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.group.classic import ClassicMember
     from aiokafka.consumer.group.kip848 import Kip848Member
+    from aiokafka.consumer.group.membership import Member
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
 
@@ -124,11 +125,26 @@ class Identity(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
 
+    @classmethod
+    def of(cls, member: Member) -> Identity:
+        """Return the present identity of a member; an empty identity without membership."""
+        if member.generation < 0:
+            return cls()
+        return cls(member.generation, member.member_id, member.instance_id)
+
 
 class OffsetsToCommit:
     """The offsets of one call of `OffsetCommitter.commit`, which writes the attributes."""
 
-    __slots__ = ("doubted_refresh", "gone", "identity", "on_stored", "pending", "topic_ids")
+    __slots__ = (
+        "doubted_refresh",
+        "gone",
+        "identity",
+        "offsets",
+        "on_stored",
+        "pending",
+        "topic_ids",
+    )
 
     def __init__(
         self,
@@ -142,6 +158,7 @@ class OffsetsToCommit:
         on_stored: Called for each partition when its offset is stored, even if other partitions
             fail.
         """
+        self.offsets = offsets
         self.pending = dict(offsets)
         """The offsets that are not stored yet."""
         self.topic_ids = topic_ids
@@ -262,9 +279,6 @@ class FormerTopicOffsets:
 # -- Commits without a response, which the coordinator may process after later commits
 
 
-Entry = tuple[int, str, int]
-"""Offset, metadata, leader epoch."""
-
 # Seconds after the confirmation of a later commit, by which a broker has processed or dropped all
 # requests of a closed connection.
 _LONGEST_DOUBT = 300.0
@@ -281,7 +295,7 @@ class _Doubt:
     def __init__(self) -> None:
         # The number of the last unanswered commit with this offset, metadata and connection.
         self.values: dict[tuple[int, str, BrokerConnection], int] = {}
-        self.later: Entry | None = None
+        self.later: CommittedOffset | None = None
         self.since = 0.0
 
 
@@ -305,17 +319,18 @@ class UnansweredCommits:
     """
 
     def __init__(self) -> None:
-        self._doubts: dict[TopicPartition, _Doubt] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._doubts)
+        self.doubts: dict[TopicPartition, _Doubt] = {}
+        """Nearly always empty, so callers check it before they call a method."""
 
     def add(
-        self, offsets: Mapping[TopicPartition, Entry], connection: BrokerConnection, number: int
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        connection: BrokerConnection,
+        number: int,
     ) -> None:
         """Add a commit without a response. `number` increases with each commit."""
         for tp, entry in offsets.items():
-            doubt = self._doubts.setdefault(tp, _Doubt())
+            doubt = self.doubts.setdefault(tp, _Doubt())
             doubt.later = None
             doubt.values[entry[0], entry[1], connection] = number
             if len(doubt.values) > _MOST_VALUES:
@@ -323,16 +338,16 @@ class UnansweredCommits:
 
     def settle(self, connection: BrokerConnection, number: int) -> None:
         """Drop the commits before `number` on this connection: commit `number` has its response."""
-        for tp, doubt in list(self._doubts.items()):
+        for tp, doubt in list(self.doubts.items()):
             for value, sent_number in list(doubt.values.items()):
                 if value[2] is connection and sent_number < number:
                     del doubt.values[value]
             if not doubt.values:
-                del self._doubts[tp]
+                del self.doubts[tp]
 
-    def confirm(self, tp: TopicPartition, entry: Entry, now: float) -> None:
+    def confirm(self, tp: TopicPartition, entry: CommittedOffset, now: float) -> None:
         """Record that the coordinator has confirmed a later commit."""
-        doubt = self._doubts.get(tp)
+        doubt = self.doubts.get(tp)
         if doubt is not None:
             if doubt.later is None:
                 doubt.since = now
@@ -340,29 +355,31 @@ class UnansweredCommits:
 
     def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
         """Drop all partitions except `kept`: other members may own them from now on."""
-        for tp in [tp for tp in self._doubts if tp not in kept]:
-            del self._doubts[tp]
+        for tp in [tp for tp in self.doubts if tp not in kept]:
+            del self.doubts[tp]
 
     def to_look_up(self, now: float) -> frozenset[TopicPartition]:
         """Return the partitions with a confirmed later commit. First drop partitions whose
         confirmation is too old for a late commit."""
-        confirmed = {tp: doubt for tp, doubt in self._doubts.items() if doubt.later is not None}
+        confirmed = {tp: doubt for tp, doubt in self.doubts.items() if doubt.later is not None}
         for tp, doubt in confirmed.items():
             if now - doubt.since > _LONGEST_DOUBT:
-                del self._doubts[tp]
-        return frozenset(confirmed.keys() & self._doubts.keys())
+                del self.doubts[tp]
+        return frozenset(confirmed.keys() & self.doubts.keys())
 
     def pause(self, now: float) -> float:
         """Return the seconds to wait before the next check: the age of the last confirmation,
         between 1 and 30."""
-        since = (doubt.since for doubt in self._doubts.values() if doubt.later is not None)
+        since = (doubt.since for doubt in self.doubts.values() if doubt.later is not None)
         return min(max(now - max(since, default=now), _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
-    def overwritten(self, found: Mapping[TopicPartition, Entry]) -> dict[TopicPartition, Entry]:
+    def overwritten(
+        self, found: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets to commit again. `found`: the offsets that the group has stored."""
-        again: dict[TopicPartition, Entry] = {}
+        again: dict[TopicPartition, CommittedOffset] = {}
         for tp, entry in found.items():
-            doubt = self._doubts.get(tp)
+            doubt = self.doubts.get(tp)
             if doubt is None or doubt.later is None or entry[:2] == doubt.later[:2]:
                 continue
             if any(value[:2] == entry[:2] for value in doubt.values):
@@ -420,7 +437,7 @@ class OffsetConnection:
         node_id: int,
         make: Callable[[int], OffsetCommitRequest | None],
         max_version: int | None,
-        offsets: Mapping[TopicPartition, Entry],
+        offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> OffsetCommitResponse | None:
         """Send the request that `make(version)` returns, and return the response; None if `make`
         returns None. `offsets`: the offsets in the request. Raises errors of the connection."""
@@ -442,7 +459,7 @@ class OffsetConnection:
             except BaseException:
                 self.unanswered.add(offsets, connection, number)
                 raise
-            if self.unanswered:
+            if self.unanswered.doubts:
                 self.unanswered.settle(connection, number)
             return response
         finally:
@@ -485,34 +502,39 @@ class OffsetCommitter:
         self._interception = context.interception
         self._client = client
         self._connection = OffsetConnection(client, member.held_requests)
+        self.unanswered = self._connection.unanswered
         self._subscriptions = context.subscriptions
-        self._last_ids: dict[str, bytes] = {}
+        self.last_ids: dict[str, bytes] = {}
+        """The ids of topics in the last metadata; the last id of an assigned topic is kept even if
+        the metadata no longer has the topic."""
         self._former = FormerTopicOffsets()
         client.cluster.add_listener(self._follow_metadata)
         self._config = config
 
-    async def commit(self, commit: OffsetsToCommit, deadline: float) -> None:
+    async def commit(
+        self, commit: OffsetsToCommit, deadline: float, on_failure: Callable[[KafkaError], None]
+    ) -> None:
         """Commit offsets for the group.
 
-        Retries retriable errors. Raises KafkaTimeoutError at `deadline` (loop time);
-        CommitFailedError when the coordinator rejects the identity; UnknownTopicOrPartitionError
-        for deleted topics, after the other offsets were stored; other errors of the response. After
-        an error or a cancellation any of the offsets may have been stored.
+        Retries retriable errors; `on_failure` is called with the error of each failed attempt.
+        Raises KafkaTimeoutError at `deadline` (loop time); CommitFailedError when the coordinator
+        rejects the identity; UnknownTopicOrPartitionError for deleted topics, after the other
+        offsets were stored; other errors of the response. After an error or a cancellation any of
+        the offsets may have been stored.
         """
         began_at = _now()
-        plain = {tp: entry.offset for tp, entry in commit.pending.items()}
         try:
-            with self._wait_for("OffsetCommit", commit.pending) as waiting:
-                attempt = partial(self._commit_once, commit)
-                what = "offsets not committed"
-                await self._retry("OffsetCommit", attempt, deadline, what, waiting.note)
+            attempt = partial(self._commit_once, commit)
+            what = "offsets not committed"
+            await self._retry("OffsetCommit", attempt, deadline, what, on_failure)
             if commit.gone:
                 raise commit.gone[0]
         except KafkaError as error:
-            self._meter.committed(plain, began_at, error)
+            self._meter.committed(commit.offsets, began_at, error)
             raise
-        self._meter.committed(plain, began_at, None)
+        self._meter.committed(commit.offsets, began_at, None)
         if self._interception is not None:
+            plain = {tp: entry.offset for tp, entry in commit.offsets.items()}
             self._interception.committed(plain)
 
     async def fetch(
@@ -540,7 +562,8 @@ class OffsetCommitter:
             return found
 
         what = "committed offsets not read"
-        with self._wait_for("OffsetFetch", wanted) as waiting:
+        key = f"OffsetFetch of group {self.group_id!r}"
+        with self._client.waits.on(key, wanted, is_logged=self.is_outage_logged) as waiting:
             return await self._retry("OffsetFetch", attempt, deadline, what, waiting.note)
 
     async def fetch_each(
@@ -562,13 +585,10 @@ class OffsetCommitter:
         what = "committed offsets not read"
         return await self._retry("OffsetFetch", attempt, deadline, what, on_failure)
 
-    def _wait_for(self, request: str, partitions: Collection[TopicPartition]) -> Wait:
-        """Return the context manager of a wait for a response, which `health()` reports."""
-        return self._client.waits.on(
-            f"{request} of group {self.group_id!r}",
-            partitions,
-            is_logged=lambda: self.contact.failing_since is not None,
-        )
+    def is_outage_logged(self) -> bool:
+        """Return whether the log has an outage of the coordinator, so that calls that wait for its
+        responses need no log line."""
+        return self.contact.failing_since is not None
 
     async def _retry(
         self,
@@ -594,7 +614,8 @@ class OffsetCommitter:
             try:
                 async with timeout_after_reading(deadline):
                     # For each attempt, so that `health()` knows since when a response is missing.
-                    with self.contact.asked(request):
+                    due = self.contact.expect(request)
+                    try:
                         node_id = await self._client.coordinator(
                             CoordinationType.GROUP,
                             self.group_id,
@@ -602,6 +623,8 @@ class OffsetCommitter:
                             on_lookup_failure,
                         )
                         result = await attempt(node_id)
+                    finally:
+                        self.contact.forgive(due)
                     self.contact.succeed()
                     return result
             except asyncio.TimeoutError:
@@ -654,10 +677,6 @@ class OffsetCommitter:
         response = await self._connection.commit(node_id, make, last, commit.pending)
         if response is None:
             return
-        names = {topic_id: name for name, topic_id in commit.topic_ids.items()}
-        for topic in response.topics:
-            topic.name = names.get(topic.topic_id, topic.name)
-        self._remember_by_name(response, commit)
         self._take_in(response, commit)
 
     def _commit_request(self, commit: OffsetsToCommit, version: int) -> OffsetCommitRequest | None:
@@ -665,53 +684,39 @@ class OffsetCommitter:
             self._refuse_former(commit)
         if not commit.pending:
             return None
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for tp, entry in commit.pending.items():
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic_id = commit.topic_ids.get(tp.topic, ZERO_UUID)
+                topic = topics[tp.topic] = OffsetCommitRequestTopic(
+                    name=tp.topic, topic_id=topic_id, partitions=[]
+                )
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=entry.offset,
+                    committed_leader_epoch=entry.leader_epoch,
+                    committed_metadata=entry.metadata,
+                )
+            )
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=commit.identity.generation,
             member_id=commit.identity.member_id,
-            topics=[
-                _commit_topic(name, commit.topic_ids.get(name, ZERO_UUID), partitions)
-                for name, partitions in by_topic(commit.pending.items()).items()
-            ],
+            topics=list(topics.values()),
         )
         if commit.identity.instance_id is not None:
             request.group_instance_id = commit.identity.instance_id
         return request
-
-    def topic_ids(
-        self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
-    ) -> dict[str, bytes]:
-        """Return the topic ids for a commit of `partitions`, by topic name, without topics whose id
-        is unknown. The ids of the assignment (`given`, by default the current assignment's) take
-        precedence over the last ids in metadata.
-
-        Call it when the application commits, not when the request is sent: by then a recreated
-        topic may have the name.
-
-        1. A topic is deleted and recreated under its name.
-        2. A new assignment or an error shows this to the member before new metadata does.
-        3. While the member revokes the topic, it commits its position in the deleted topic.
-
-        By name, the coordinator would store this position for the new topic, and its records before
-        the position would be skipped. By id, the coordinator rejects the commit (UNKNOWN_TOPIC_ID).
-        The last id of an assigned topic is kept even if metadata no longer has the topic.
-        """
-        if given is None:
-            given = self._subscriptions.assignment.topic_ids
-        ids: dict[str, bytes] = {}
-        for tp in partitions:
-            topic_id = given.get(tp.topic) or self._last_ids.get(tp.topic)
-            if topic_id:
-                ids[tp.topic] = topic_id
-        return ids
 
     def _follow_metadata(self, cluster: ClusterMetadata) -> None:
         """Update the last ids of all topics in a snapshot; keep the ids of assigned topics that the
         snapshot lacks."""
         assigned = {tp.topic for tp in self._subscriptions.assignment.tps}
         names = cluster.topics(exclude_internal_topics=False) | assigned
-        found = [(name, cluster.topic_id(name) or self._last_ids.get(name)) for name in names]
-        self._last_ids = {name: topic_id for name, topic_id in found if topic_id}
+        found = [(name, cluster.topic_id(name) or self.last_ids.get(name)) for name in names]
+        self.last_ids = {name: topic_id for name, topic_id in found if topic_id}
         self._former.update(cluster)
 
     def _refuse_former(self, commit: OffsetsToCommit) -> None:
@@ -733,32 +738,24 @@ class OffsetCommitter:
             del commit.pending[tp]
             commit.gone.append(UnknownTopicOrPartitionError(text))
 
-    def _remember_by_name(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
-        """Remember the offsets that were stored by name."""
-        for topic in response.topics:
-            topic_id = commit.topic_ids.get(topic.name)
-            if topic.topic_id != ZERO_UUID or topic_id is None:
-                continue
-            for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
-                if tp in commit.pending and not p.error_code:
-                    self._former.add(tp, topic_id, commit.pending[tp].offset)
-
     def _take_in(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
         """Remove stored offsets from `pending`, and move the errors of deleted topics to `gone`.
         Raises the most urgent error of the remaining partitions."""
-        unanswered = self._connection.unanswered
+        by_id = {topic_id: name for name, topic_id in commit.topic_ids.items()}
         failures: list[KafkaError] = []
         for topic in response.topics:
+            name = by_id.get(topic.topic_id, topic.name)
             for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
+                tp = TopicPartition(name, p.partition_index)
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
                     # Do not send a stored offset again in a retry: a later offset may be stored by
                     # then.
                     if (stored := commit.pending.pop(tp, None)) is not None:
-                        if unanswered:
-                            unanswered.confirm(tp, stored, _now())
+                        if topic.topic_id == ZERO_UUID and name in commit.topic_ids:
+                            self._former.add(tp, commit.topic_ids[name], stored.offset)
+                        if self.unanswered.doubts:
+                            self.unanswered.confirm(tp, stored, _now())
                         if commit.on_stored is not None:
                             commit.on_stored(tp)
                 elif error in _GONE:
@@ -791,32 +788,6 @@ class OffsetCommitter:
             return tp
         instance_id = self._config.group_instance_id
         return f"group {self.group_id!r}: another member joined with group_{instance_id=}"
-
-    # -- commits without a response ----------------------------------------------------------------
-
-    @property
-    def to_look_up(self) -> frozenset[TopicPartition]:
-        """Partitions whose last commit may be overwritten by an earlier, unanswered commit."""
-        unanswered = self._connection.unanswered
-        return unanswered.to_look_up(_now()) if unanswered else frozenset()
-
-    @property
-    def look_up_pause(self) -> float:
-        """Seconds until the next check of the partitions in `to_look_up`."""
-        return self._connection.unanswered.pause(_now())
-
-    def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
-        """Stop checking all partitions except `kept`."""
-        if self._connection.unanswered:
-            self._connection.unanswered.forget_all_but(kept)
-
-    def overwritten(
-        self, found: Mapping[TopicPartition, CommittedOffset]
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets to commit again, because an earlier commit has overwritten them.
-        `found`: the offsets that the group has stored."""
-        again = self._connection.unanswered.overwritten(found)
-        return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 
     # -- fetch -------------------------------------------------------------------------------------
 
@@ -900,26 +871,10 @@ class OffsetCommitter:
         return found, refused
 
     def _is_of_former(self, tp: TopicPartition, offset: int) -> bool:
-        return self._former.contains(tp, self.topic_ids([tp]).get(tp.topic), offset)
+        assigned = self._subscriptions.assignment.topic_ids
+        topic_id = assigned.get(tp.topic) or self.last_ids.get(tp.topic)
+        return self._former.contains(tp, topic_id, offset)
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _commit_topic(
-    name: str, topic_id: bytes, partitions: list[tuple[int, CommittedOffset]]
-) -> OffsetCommitRequestTopic:
-    return OffsetCommitRequestTopic(
-        name=name,
-        topic_id=topic_id,
-        partitions=[
-            OffsetCommitRequestPartition(
-                partition_index=number,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-            for number, committed in partitions
-        ],
-    )

@@ -1,4 +1,4 @@
-"""The APIs of fake brokers, one module per family, as in `aiokafka.protocol.messages`.
+"""The APIs of fake brokers, one module per family.
 
 A handler is registered for its request class::
 
@@ -8,7 +8,7 @@ A handler is registered for its request class::
 
 A handler rejects a request by raising RefusedError. The error response is derived from the
 declarations of the messages, see `refuse`; if that is impossible, another function makes the
-response::
+response. `answer_items` handles the items of a request one by one::
 
     @refuses(ProduceRequest)
     def refuse_produce(context, request, errno):
@@ -17,36 +17,39 @@ response::
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from aiokafka.protocol.schema import NEVER, ZERO_UUID, Request, Response, Struct, fields
+from aiokafka.protocol.schema import NEVER, ZERO_UUID, Field, Request, Response, Struct, fields
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.script import RequestContext
 
-__all__ = ["Api", "handles", "known", "load", "refuse", "refuses", "require"]
+__all__ = [
+    "Api",
+    "answer_items",
+    "handles",
+    "known",
+    "load",
+    "refuse",
+    "refuse_items",
+    "refuses",
+    "require",
+]
 
 # Modules are imported on first use, because declaring messages takes time.
 _FAMILIES = {
-    "acls": (29, 30, 31),
-    "classic_group": (11, 12, 13, 14),
-    "cluster": (55, 57, 64, 80, 81),
+    "clients": (48, 49, 71, 72),
+    "cluster": (18, 55, 57, 64, 80, 81),
     "configs": (32, 33, 44, 74),
-    "consumer_group": (68, 69),
-    "delegation_tokens": (38, 39, 40, 41),
-    "fetch": (1,),
+    "fetch": (1, 2, 23),
     "group_offsets": (8, 9, 28, 47),
-    "groups": (15, 16, 42),
-    "handshake": (17, 18, 36),
-    "list_offsets": (2, 23),
+    "groups": (15, 16, 42, 69, 77, 89, 90, 91, 92),
+    "members": (11, 12, 13, 14, 68),
     "metadata": (3, 10, 60),
     "produce": (0, 22),
-    "quotas": (48, 49),
     "replicas": (34, 35, 43, 45, 46),
-    "scram": (50, 51),
-    "share_groups": (77, 89, 90, 91, 92),
-    "telemetry": (71, 72),
+    "security": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
     "topics": (19, 20, 21, 37, 75),
     "transactions": (24, 25, 26, 27, 61, 65, 66),
 }
@@ -71,18 +74,15 @@ class Api:
             None.
     """
 
-    __slots__ = ("_refusal", "handle", "refuse", "request_class")
+    __slots__ = ("handle", "refusal", "refuse", "request_class")
 
     def __init__(self, request_class: type[Request[Any]], refusal: Mapping[str, Any]) -> None:
         self.request_class = request_class
-        self._refusal = refusal
+        self.refusal = refusal
         #: Handles a request: `(context, request)`.
         self.handle: Callable[[RequestContext, Any], Any]
         #: Makes an error response: `(context, request, errno)`.
-        self.refuse: Callable[[RequestContext, Any, int], Response] = self._derive_refusal
-
-    def _derive_refusal(self, context: RequestContext, request: Any, errno: int) -> Response:
-        return _with_error(self.request_class.RESPONSE, request, errno, self._refusal)
+        self.refuse: Callable[[RequestContext, Any, int], Response] = refuse_items
 
 
 _apis: dict[int, Api] = {}
@@ -129,11 +129,8 @@ def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
 
 
 def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
-    """Return a response with `errno` for every item of the request.
-
-    Unless a function is registered by `refuses`, the response is derived from the declarations of
-    both messages. A response with a top-level error code has no items; any other response has an
-    item with the key and the error for each item of the request.
+    """Return a response with `errno` for every item of the request: by the function that is
+    registered by `refuses`, else by `refuse_items`.
     """
     return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
 
@@ -144,8 +141,64 @@ def require(errno: int) -> None:
         raise RefusedError(errno)
 
 
-def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:
-    """Return an error response, or an item of one.
+def refuse_items(context: RequestContext, request: Request[_R], errno: int) -> _R:
+    """Return an error response that is derived from the declarations of both messages.
+
+    A response with a top-level error code has no items; any other response has an item with the key
+    and the error for each item of the request.
+    """
+    return cast("_R", _derived(request.RESPONSE, request, errno, _apis[request.API_KEY].refusal))
+
+
+def answer_items(
+    request: Request[_R],
+    result: Callable[..., Struct | None],
+    items: Iterable[Any] | None = None,
+    **values: Any,
+) -> _R:
+    """Return a response with the result of each item of the request.
+
+    Args:
+        request: The request.
+        result: Called with each item; if the response has groups of items, such as the partitions
+            of topics, with group and item. Returns the item of the response; None for the key of
+            the item without an error. RefusedError becomes an item with the key and the error.
+        items: Items or groups to handle in place of those of the request.
+        values: Values of top-level fields of the response.
+    """
+    return cast("_R", _answered(request, request.RESPONSE, request, result, (), items, values))
+
+
+def _answered(
+    request: Request[Any],
+    kind: type[_S],
+    source: Any,
+    result: Callable[..., Struct | None],
+    groups: tuple[Any, ...],
+    items: Iterable[Any] | None,
+    values: Mapping[str, Any],
+) -> _S:
+    """Return the response of `answer_items`, or a group of items in it."""
+    name, struct = next((spec.name, found) for spec in fields(kind) if (found := _struct(spec)))
+    refusal = _apis[request.API_KEY].refusal
+    answers: list[Struct] = []
+    for item in _items(source) if items is None else items:
+        if not _has_code(struct):
+            answers.append(_answered(request, struct, item, result, (*groups, item), None, {}))
+            continue
+        try:
+            answer = result(*groups, item) or _derived(struct, item, 0, {})
+        except RefusedError as refused:
+            message = {}
+            if refused.message or "error_message" in refusal:
+                message = {"error_message": refused.message or None}
+            answer = _derived(struct, item, refused.errno, {**refusal, **message})
+        answers.append(answer)
+    return _derived(kind, source, 0, {**values, name: answers})
+
+
+def _derived(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:
+    """Return a response or an item of a response.
 
     Args:
         kind: The class of the result.
@@ -154,30 +207,39 @@ def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, An
         values: Values of fields, by name.
     """
     specs = fields(kind)
+    keys: dict[str, type[Struct] | None] = {}  # fields of `source` that items may have as well
     if not isinstance(source, Struct):  # the item is the key itself
         key = next(spec.name for spec in specs if spec.required and spec.name != "error_code")
         values = {**values, key: source}
-    has_code = any(spec.name == "error_code" for spec in specs)
-    is_item = not issubclass(kind, Response)
+    elif not isinstance(source, Request):
+        keys = {spec.name: _struct(spec) for spec in fields(type(source))}
     given: dict[str, Any] = {}
     for spec in specs:
-        name, element = spec.name, spec.type.element
-        struct = None if element is None else element.struct
+        name, struct = spec.name, _struct(spec)
         if name in values:
             given[name] = values[name]
         elif name == "error_code":
             given[name] = errno
         elif not spec.required and name not in _TOPIC:
             continue
-        elif struct is not None and not has_code:
-            given[name] = [_with_error(struct, each, errno, values) for each in _items(source)]
-        elif is_item and hasattr(source, name):
+        elif struct is not None and not _has_code(kind):
+            given[name] = [_derived(struct, each, errno, values) for each in _items(source)]
+        elif name in keys and keys[name] is struct:
             given[name] = getattr(source, name)
         elif spec.nullable != NEVER:
             given[name] = None
         else:
             given[name] = [] if spec.type.element else _NOTHING.get(spec.type.kind, 0)
     return kind(**given)
+
+
+def _struct(spec: Field) -> type[Struct] | None:
+    """Return the class of the structs in a list field; None for other fields."""
+    return None if spec.type.element is None else spec.type.element.struct
+
+
+def _has_code(kind: type[Struct]) -> bool:
+    return any(spec.name == "error_code" for spec in fields(kind))
 
 
 def _items(source: Any) -> list[Any]:

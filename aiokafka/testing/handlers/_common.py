@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
-
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.acls import OPERATIONS
 from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.handlers import require
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
-
-G = TypeVar("G")
-
-
-def per_partition(
-    kind: Callable[..., G], topics: Iterable[Any], result: Callable[[str, Any], Any]
-) -> list[G]:
-    """Return a `kind` for each topic, with `result(topic name, partition)` of each partition."""
-    return [
-        kind(name=topic.name, partitions=[result(topic.name, p) for p in topic.partitions])
-        for topic in topics
-    ]
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
@@ -53,6 +39,27 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
     if not leads(context, partition):
         return errors.NotLeaderForPartitionError.errno
     return check_epoch(partition, epoch)
+
+
+def require_leader(context: RequestContext, topic: str, index: int, epoch: int = -1) -> Partition:
+    """Return a partition that this broker leads.
+
+    Raises:
+        RefusedError: this broker may not handle a request for the partition, see `check_leader`.
+    """
+    partition = context.state.partition(topic, index)
+    errno = check_leader(context, partition, epoch)
+    if errno or partition is None:
+        raise RefusedError(errno)
+    return partition
+
+
+def require_group(context: RequestContext, group_id: str, operation: str) -> None:
+    """Raise RefusedError unless this broker coordinates a group and the client may do the operation
+    on it.
+    """
+    require(context.services.acls.check_named(context, "group", group_id, operation))
+    require(context.services.groups.check_coordinator(context.node_id, group_id))
 
 
 def leads(context: RequestContext, partition: Partition) -> bool:
@@ -130,24 +137,4 @@ def authorized_operations(
         1 << OPERATIONS[operation]
         for operation in _OPERATIONS[resource]
         if not denies(context, resource, name, operation)
-    )
-
-
-def refused_group(kind: Callable[..., G], group_id: str, errno: int, **others: Any) -> G:
-    """Return the description of a group that has an error and no members.
-
-    Args:
-        kind: The `DescribedGroup` of the response.
-        group_id: The group.
-        errno: The error code.
-        others: Fields that only this kind of group has.
-    """
-    return kind(
-        error_code=errno,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        members=[],
-        **others,
     )

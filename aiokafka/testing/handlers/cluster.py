@@ -1,8 +1,17 @@
-"""DescribeQuorum, UpdateFeatures, UnregisterBroker, AddRaftVoter and RemoveRaftVoter."""
+"""ApiVersions and UpdateFeatures; the quorum of controllers, and unregistered brokers."""
 
 from __future__ import annotations
 
+import re
+
 from aiokafka import errors
+from aiokafka.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from aiokafka.protocol.messages.cluster import (
     FeatureUpdateKey,
     UnregisterBrokerRequest,
@@ -25,81 +34,42 @@ from aiokafka.protocol.messages.quorum import (
     TopicData,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing.handlers import handles, refuse
+from aiokafka.testing.handlers import answer_items, handles, refuse, require
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
+from aiokafka.testing.telemetry import has_receiver
 
-_LOG = "__cluster_metadata"
-_END = 1000  # end offset of the metadata log, which the fake does not have
-_BEHIND = 100
-_TIME = 1_700_000_000_000
-
-
-@handles(DescribeQuorumRequest)
-def describe_quorum(
-    context: RequestContext, request: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
-    """Describe the voters, with the controller as the leader (KIP-595). Stopped voters have a lower
-    log end offset.
-    """
-    if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
-        return _unknown_partitions(request)
-    state = context.cluster_state
-    with_directories = context.api_version >= 2
-    voters = []
-    for node_id, directory in state.voters.items():
-        runs = node_id in state.live_nodes()
-        voter = ReplicaState(
-            replica_id=node_id,
-            log_end_offset=_END if runs else _END - _BEHIND,
-            last_fetch_timestamp=_TIME,
-            last_caught_up_timestamp=_TIME,
-        )
-        voter.replica_directory_id = directory if with_directories else ZERO_UUID
-        voters.append(voter)
-    data = PartitionData(
-        partition_index=0,
-        leader_id=state.controller,
-        leader_epoch=state.features_epoch,
-        high_watermark=_END,
-        current_voters=voters,
-        observers=[],
-    )
-    nodes = [
-        Node(
-            node_id=node_id,
-            listeners=[Listener(name="CONTROLLER", host=state.nodes[node_id].host, port=9093)],
-        )
-        for node_id in state.voters
-        if node_id in state.nodes
-    ]
-    return DescribeQuorumResponse(
-        topics=[TopicData(topic_name=_LOG, partitions=[data])],
-        nodes=nodes if with_directories else [],
-    )
+_TELEMETRY = (71, 72)
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def _unknown_partitions(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Return UNKNOWN_TOPIC_OR_PARTITION for every partition: the quorum has one log."""
-    return DescribeQuorumResponse(
-        topics=[
-            TopicData(
-                topic_name=topic.topic_name,
-                partitions=[
-                    PartitionData(
-                        partition_index=part.partition_index,
-                        error_code=errors.UnknownTopicOrPartitionError.errno,
-                        leader_id=0,
-                        leader_epoch=0,
-                        high_watermark=0,
-                        current_voters=[],
-                        observers=[],
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+@handles(ApiVersionsRequest)
+def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Return the versions and features of the release that the broker imitates."""
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return refuse(context, request, errors.InvalidRequestError.errno)
+    profile = context.profile
+    features = profile.features.items()
+    finalized = context.cluster_state.profile
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(profile.ranges.items())
+            if key not in _TELEMETRY or has_receiver(context.cluster_state)
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high, _) in features
+            if low > 0 or context.api_version >= 4  # older clients fail with 0 (KAFKA-17011)
+        ],
+        finalized_features_epoch=context.cluster_state.features_epoch if profile.features else -1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in ((name, finalized.level(name)) for name, _ in features)
+            if level > 0
+        ],
     )
 
 
@@ -138,6 +108,57 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
         return f"level {wanted} is not supported"
     down = update.allow_downgrade or update.upgrade_type != _UPGRADE
     return f"it would go down from {level}" if wanted < level and not down else ""
+
+
+_LOG = "__cluster_metadata"
+_END = 1000  # end offset of the metadata log, which the fake does not have
+_BEHIND = 100
+_TIME = 1_700_000_000_000
+
+
+@handles(DescribeQuorumRequest)
+def describe_quorum(
+    context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    """Describe the voters, with the controller as the leader (KIP-595). Stopped voters have a lower
+    log end offset.
+    """
+    if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
+        missing = errors.UnknownTopicOrPartitionError.errno  # the quorum has one log
+        return answer_items(request, lambda topic, partition: require(missing))
+    state = context.cluster_state
+    with_directories = context.api_version >= 2
+    voters = []
+    for node_id, directory in state.voters.items():
+        runs = node_id in state.live_nodes()
+        voter = ReplicaState(
+            replica_id=node_id,
+            log_end_offset=_END if runs else _END - _BEHIND,
+            last_fetch_timestamp=_TIME,
+            last_caught_up_timestamp=_TIME,
+        )
+        voter.replica_directory_id = directory if with_directories else ZERO_UUID
+        voters.append(voter)
+    data = PartitionData(
+        partition_index=0,
+        leader_id=state.controller,
+        leader_epoch=state.features_epoch,
+        high_watermark=_END,
+        current_voters=voters,
+        observers=[],
+    )
+    nodes = [
+        Node(
+            node_id=node_id,
+            listeners=[Listener(name="CONTROLLER", host=state.nodes[node_id].host, port=9093)],
+        )
+        for node_id in state.voters
+        if node_id in state.nodes
+    ]
+    return DescribeQuorumResponse(
+        topics=[TopicData(topic_name=_LOG, partitions=[data])],
+        nodes=nodes if with_directories else [],
+    )
 
 
 @handles(UnregisterBrokerRequest, refusal={"error_message": "refused"})

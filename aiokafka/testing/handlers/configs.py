@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from aiokafka import errors
 from aiokafka.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
     ConfigResource,
     DescribeConfigsRequest,
@@ -29,10 +28,7 @@ from aiokafka.protocol.messages.incremental_alter_configs import (
 from aiokafka.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )
-from aiokafka.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResponse,
-)
-from aiokafka.testing.handlers import handles, refuse
+from aiokafka.testing.handlers import answer_items, handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -60,7 +56,6 @@ _FIRST_WITH_METRICS = (3, 7)
 _FIRST_WITH_LOGGERS = (2, 4)
 
 Changes = Mapping[str, "str | None"]
-A = TypeVar("A")
 
 
 def _check_allowed(context: RequestContext, kind: int, name: str) -> None:
@@ -160,38 +155,16 @@ def _change_settings(
 
 
 def _alter_resource(
-    kind: Callable[..., A],
     context: RequestContext,
     resource: Any,
     change: Callable[[dict[str, str]], None],
     *,
     validate_only: bool,
-) -> A:
-    """Apply `change` to the settings of a resource; return a `kind` with its error code."""
-    try:
-        _check_allowed(context, resource.resource_type, resource.resource_name)
-        _change_settings(
-            context.cluster_state,
-            resource.resource_type,
-            resource.resource_name,
-            change,
-            validate_only=validate_only,
-        )
-    except TopicRefusedError as exc:
-        return _resource_result(kind, resource, exc.errno, exc.message)
-    return _resource_result(kind, resource)
-
-
-def _resource_result(
-    kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None
-) -> A:
-    """Return the result of a resource, an instance of `kind`."""
-    return kind(
-        error_code=errno,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+) -> None:
+    """Apply `change` to the settings of a resource."""
+    kind, name = resource.resource_type, resource.resource_name
+    _check_allowed(context, kind, name)
+    _change_settings(context.cluster_state, kind, name, change, validate_only=validate_only)
 
 
 def _change_other(
@@ -243,31 +216,15 @@ def describe_configs(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Return the settings of each resource."""
-    return DescribeConfigsResponse(
-        throttle_time_ms=0,
-        results=[_describe(context, request, resource) for resource in request.resources],
-    )
-
-
-def _refused(resource: DescribeConfigsResource, errno: int, message: str) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=errno,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[],
-    )
+    return answer_items(request, lambda resource: _describe(context, request, resource))
 
 
 def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
-    try:
-        _check_allowed(context, kind, name)
-        settings, changed = _read_settings(context.state, kind, name)
-    except TopicRefusedError as exc:
-        return _refused(resource, exc.errno, exc.message)
+    _check_allowed(context, kind, name)
+    settings, changed = _read_settings(context.state, kind, name)
     # Null means all settings. In version 0 librdkafka sends an empty list to request all settings.
     wanted = set(resource.configuration_keys or settings)
     changed_source = _CHANGED.get(kind, _STATIC_BROKER)
@@ -344,14 +301,12 @@ def _type_of(value: str) -> int:
 @handles(AlterConfigsRequest, refusal={"error_message": "refused"})
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace all settings of each resource. Settings that are not named get their defaults."""
-    return AlterConfigsResponse(
-        throttle_time_ms=0, responses=[_replace(context, request, r) for r in request.resources]
-    )
+    return answer_items(request, lambda resource: _replace(context, request, resource))
 
 
 def _replace(
     context: RequestContext, request: AlterConfigsRequest, resource: AlterConfigsResource
-) -> AlterConfigsResourceResponse:
+) -> None:
     def replace(settings: dict[str, str]) -> None:
         settings.clear()
         for config in resource.configs:
@@ -361,15 +316,11 @@ def _replace(
                 )
             settings[config.name] = config.value
 
-    kind = AlterConfigsResourceResponse
     if resource.resource_type == LOGGER:
-        return _resource_result(
-            kind,
-            resource,
-            errors.InvalidRequestError.errno,
-            "Loggers are altered incrementally only",
+        raise TopicRefusedError(
+            errors.InvalidRequestError.errno, "Loggers are altered incrementally only"
         )
-    return _alter_resource(kind, context, resource, replace, validate_only=request.validate_only)
+    _alter_resource(context, resource, replace, validate_only=request.validate_only)
 
 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
@@ -381,16 +332,12 @@ def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Set, delete, append to or subtract from the named settings of each resource (KIP-339)."""
-    return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0, responses=[_change(context, request, r) for r in request.resources]
-    )
+    return answer_items(request, lambda resource: _change(context, request, resource))
 
 
 def _change(
-    context: RequestContext,
-    request: IncrementalAlterConfigsRequest,
-    resource: IncrementalResource,
-) -> IncrementalResponse:
+    context: RequestContext, request: IncrementalAlterConfigsRequest, resource: IncrementalResource
+) -> None:
     def change(settings: dict[str, str]) -> None:
         if len({config.name for config in resource.configs}) < len(resource.configs):
             raise TopicRefusedError(
@@ -399,13 +346,7 @@ def _change(
         for config in resource.configs:
             _apply(settings, config)
 
-    return _alter_resource(
-        IncrementalResponse,
-        context,
-        resource,
-        change,
-        validate_only=request.validate_only,
-    )
+    _alter_resource(context, resource, change, validate_only=request.validate_only)
 
 
 def _apply(settings: dict[str, str], config: AlterableConfig) -> None:

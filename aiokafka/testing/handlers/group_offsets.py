@@ -19,9 +19,9 @@ from aiokafka.protocol.messages.offset_commit import (
 )
 from aiokafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
 )
 from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -37,15 +37,13 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
 from aiokafka.testing.groups import CommittedOffset
-from aiokafka.testing.handlers import handles, refuses, require
-from aiokafka.testing.handlers._common import find_topic, per_partition
+from aiokafka.testing.handlers import answer_items, handles, refuses, require
+from aiokafka.testing.handlers._common import find_topic
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
 from aiokafka.testing.transactions import TransactionRefusedError
@@ -184,12 +182,9 @@ def txn_offset_commit(
     if not request.group_id:
         raise RefusedError(errors.InvalidGroupIdError.errno)
     require(_check_txn_member(context, request) or _check_transaction(context, request))
-    topics = per_partition(
-        TxnOffsetCommitResponseTopic,
-        request.topics,
-        lambda topic, part: _commit_in_txn(context, request, topic, part),
+    return answer_items(
+        request, lambda topic, part: _commit_in_txn(context, request, topic.name, part)
     )
-    return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)
 
 
 def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
@@ -242,18 +237,16 @@ def _commit_in_txn(
     request: TxnOffsetCommitRequest,
     topic: str,
     part: TxnOffsetCommitRequestPartition,
-) -> TxnOffsetCommitResponsePartition:
+) -> None:
     metadata = part.committed_metadata or ""
-    errno = _check_offset(context, topic, part.partition_index, metadata)
-    if not errno:
-        groups = context.services.groups
-        groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
-        groups.offsets_of(request.group_id).commit_in_transaction(
-            request.producer_id,
-            (topic, part.partition_index),
-            CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
-        )
-    return TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
+    require(_check_offset(context, topic, part.partition_index, metadata))
+    groups = context.services.groups
+    groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
+    groups.offsets_of(request.group_id).commit_in_transaction(
+        request.producer_id,
+        (topic, part.partition_index),
+        CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
+    )
 
 
 _FIRST_SEVERAL = 8
@@ -437,24 +430,17 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
     if not groups.exists(request.group_id):
         raise RefusedError(errors.GroupIdNotFound.errno)
     in_use = _subscribed(context, request.group_id)
-    response = OffsetDeleteResponse(throttle_time_ms=0, topics=[])
-    for topic in request.topics:
-        answer = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
-        response.topics.append(answer)
-        for part in topic.partitions:
-            key = (topic.name, part.partition_index)
-            errno = errors.GroupSubscribedToTopic.errno if topic.name in in_use else 0
-            if context.state.partition(*key) is None:
-                errno = errors.UnknownTopicOrPartitionError.errno
-            errno = context.check_topic(topic.name) or errno
-            if not errno:
-                groups.offsets_of(request.group_id).delete(key)
-            answer.partitions.append(
-                OffsetDeleteResponsePartition(
-                    partition_index=part.partition_index, error_code=errno
-                )
-            )
-    return response
+
+    def delete(topic: OffsetDeleteRequestTopic, part: OffsetDeleteRequestPartition) -> None:
+        key = (topic.name, part.partition_index)
+        require(context.check_topic(topic.name))
+        if context.state.partition(*key) is None:
+            raise RefusedError(errors.UnknownTopicOrPartitionError.errno)
+        if topic.name in in_use:
+            raise RefusedError(errors.GroupSubscribedToTopic.errno)
+        groups.offsets_of(request.group_id).delete(key)
+
+    return answer_items(request, delete)
 
 
 def _subscribed(context: RequestContext, group_id: str) -> set[str]:

@@ -1,10 +1,24 @@
-"""DescribeGroups, ListGroups and DeleteGroups."""
+"""DescribeGroups, ListGroups, DeleteGroups, and the descriptions of consumer groups (KIP-848).
+
+A fake cluster has no share groups and streams groups: each request for one gets an error.
+"""
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from aiokafka import errors
+from aiokafka.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    TopicPartitions,
+)
+from aiokafka.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from aiokafka.protocol.messages.consumer_group_describe import Member as DescribedConsumerMember
 from aiokafka.protocol.messages.groups import (
-    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -15,10 +29,34 @@ from aiokafka.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from aiokafka.testing.classic_group import ClassicGroup, GroupState, Member
-from aiokafka.testing.handlers import handles
-from aiokafka.testing.handlers._common import authorized_operations
+from aiokafka.protocol.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from aiokafka.protocol.messages.share_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from aiokafka.protocol.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.classic_group import ClassicGroup, GroupState
+from aiokafka.testing.classic_group import Member as ClassicMember
+from aiokafka.testing.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    TopicIdPartitions,
+)
+from aiokafka.testing.handlers import answer_items, handles, require
+from aiokafka.testing.handlers._common import authorized_operations, require_group
 from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import ClusterState
 
 _FIRST_STATIC = 4
 _FIRST_NOT_FOUND = 6
@@ -31,31 +69,20 @@ def describe_groups(
     """Describe each group. A group that is not a classic group has the state Dead, and since
     version 6 the error GROUP_ID_NOT_FOUND (KIP-1043).
     """
-    return DescribeGroupsResponse(
-        groups=[_describe_group(context, request, group_id) for group_id in request.groups]
-    )
+    return answer_items(request, lambda group_id: _describe_classic(context, request, group_id))
 
 
-def _empty(group_id: str, state: str, errno: int = 0) -> DescribedGroup:
+def _empty(group_id: str, state: str) -> DescribedGroup:
     return DescribedGroup(
-        error_code=errno,
-        group_id=group_id,
-        group_state=state,
-        protocol_type="",
-        protocol_data="",
-        members=[],
+        group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[]
     )
 
 
-def _describe_group(
+def _describe_classic(
     context: RequestContext, request: DescribeGroupsRequest, group_id: str
 ) -> DescribedGroup:
-    groups = context.services.groups
-    errno = context.services.acls.check_named(context, "group", group_id, "describe")
-    errno = errno or groups.check_coordinator(context.node_id, group_id)
-    if errno:
-        return _empty(group_id, "", errno)
-    group = groups.classic.get(group_id)
+    require_group(context, group_id, "describe")
+    group = context.services.groups.classic.get(group_id)
     if group is None:
         answer = _not_classic(context, group_id)
     else:
@@ -63,7 +90,7 @@ def _describe_group(
         answer.protocol_type = group.protocol_type
         if group.state is GroupState.STABLE:
             answer.protocol_data = group.protocol
-        answer.members = [_member(context, group, m) for m in group.members.values()]
+        answer.members = [_classic_member(context, group, m) for m in group.members.values()]
     if request.include_authorized_operations:
         answer.authorized_operations = authorized_operations(context, True, "group", group_id)
     return answer
@@ -80,7 +107,9 @@ def _not_classic(context: RequestContext, group_id: str) -> DescribedGroup:
     return answer
 
 
-def _member(context: RequestContext, group: ClassicGroup, member: Member) -> DescribedGroupMember:
+def _classic_member(
+    context: RequestContext, group: ClassicGroup, member: ClassicMember
+) -> DescribedGroupMember:
     stable = group.state is GroupState.STABLE
     answer = DescribedGroupMember(
         member_id=member.member_id,
@@ -132,14 +161,123 @@ def _listed(context: RequestContext, group_id: str) -> ListedGroup:
 @handles(DeleteGroupsRequest)
 def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete each group, with its offsets."""
-    return DeleteGroupsResponse(
-        throttle_time_ms=0,
-        results=[_delete_group(context, group_id) for group_id in request.groups_names],
+    return answer_items(request, lambda group_id: _delete_group(context, group_id))
+
+
+def _delete_group(context: RequestContext, group_id: str) -> None:
+    require_group(context, group_id, "delete")
+    require(context.services.groups.delete(group_id))
+
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+@handles(ConsumerGroupDescribeRequest)
+def consumer_group_describe(
+    context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Describe each group (KIP-848)."""
+    return answer_items(request, lambda group_id: _describe_consumer(context, request, group_id))
+
+
+def _describe_consumer(
+    context: RequestContext, request: ConsumerGroupDescribeRequest, group_id: str
+) -> DescribedConsumerGroup:
+    require_group(context, group_id, "describe")
+    group = context.services.groups.consumer.get(group_id)
+    if group is None:
+        raise RefusedError(errors.GroupIdNotFound.errno)
+    return DescribedConsumerGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[_consumer_member(context, group, member) for member in group.members.values()],
+        authorized_operations=authorized_operations(
+            context, request.include_authorized_operations, "group", group_id
+        ),
     )
 
 
-def _delete_group(context: RequestContext, group_id: str) -> DeletableGroupResult:
-    groups = context.services.groups
-    errno = context.services.acls.check_named(context, "group", group_id, "delete")
-    errno = errno or groups.check_coordinator(context.node_id, group_id) or groups.delete(group_id)
-    return DeletableGroupResult(group_id=group_id, error_code=errno)
+def _consumer_member(
+    context: RequestContext, group: ConsumerGroup, member: ConsumerMember
+) -> DescribedConsumerMember:
+    return DescribedConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(context.state, member.assigned),
+        target_assignment=_assignment(context.state, group.target[member.member_id]),
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(slots):
+        by_topic.setdefault(topic_id, []).append(index)
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(
+                topic_id=topic_id,
+                topic_name=state.topics_by_id[topic_id].name,
+                partitions=indexes,
+            )
+            for topic_id, indexes in by_topic.items()
+            if topic_id in state.topics_by_id
+        ]
+    )
+
+
+@handles(ShareGroupDescribeRequest)
+def share_group_describe(
+    context: RequestContext, request: ShareGroupDescribeRequest
+) -> ShareGroupDescribeResponse:
+    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
+    return answer_items(request, lambda group_id: _refuse_group(context, group_id))
+
+
+@handles(DescribeShareGroupOffsetsRequest)
+def describe_share_group_offsets(
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
+    return answer_items(request, lambda group: _refuse_group(context, group.group_id))
+
+
+@handles(AlterShareGroupOffsetsRequest)
+def alter_share_group_offsets(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    """Return GROUP_ID_NOT_FOUND, or the error of the coordinator check."""
+    _refuse_group(context, request.group_id)
+
+
+@handles(DeleteShareGroupOffsetsRequest)
+def delete_share_group_offsets(
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    """Return GROUP_ID_NOT_FOUND, or the error of the coordinator check."""
+    _refuse_group(context, request.group_id)
+
+
+@handles(StreamsGroupDescribeRequest)
+def streams_group_describe(
+    context: RequestContext, request: StreamsGroupDescribeRequest
+) -> StreamsGroupDescribeResponse:
+    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
+    return answer_items(request, lambda group_id: _refuse_group(context, group_id))
+
+
+def _refuse_group(context: RequestContext, group_id: str) -> NoReturn:
+    """Raise RefusedError with NOT_COORDINATOR or another error of the coordinator, else with
+    GROUP_ID_NOT_FOUND.
+    """
+    require(context.services.groups.check_coordinator(context.node_id, group_id))
+    raise RefusedError(errors.GroupIdNotFound.errno)

@@ -33,7 +33,7 @@ from aiokafka.testing.batches import (
     parse,
     with_producer,
 )
-from aiokafka.testing.handlers import handles, refuse, refuses, require
+from aiokafka.testing.handlers import handles, refuse, refuse_items, refuses, require
 from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
@@ -45,7 +45,7 @@ _FIRST_WITH_LEADER = 10  # KIP-951
 _FIRST_CAPPED = (3, 9)  # releases that cap min.insync.replicas at the number of replicas
 
 
-@handles(ProduceRequest)
+@handles(ProduceRequest, refusal={"base_offset": -1})
 def produce(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
@@ -87,18 +87,7 @@ def refuse_produce(context: RequestContext, request: ProduceRequest, errno: int)
     """Return a response with `errno` for every partition; with acks=0, close the connection."""
     if request.acks == 0:
         raise CloseConnectionError
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=data.name,
-                topic_id=data.topic_id,
-                partition_responses=[
-                    _refused_partition(part.index, errno) for part in data.partition_data
-                ],
-            )
-            for data in request.topic_data
-        ]
-    )
+    return refuse_items(context, request, errno)
 
 
 def _refused_partition(

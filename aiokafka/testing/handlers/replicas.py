@@ -27,12 +27,11 @@ from aiokafka.protocol.messages.replicas import (
     OngoingTopicReassignment,
     PartitionResult,
     ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
     ReplicaElectionResult,
 )
-from aiokafka.testing.handlers import handles, refuses
-from aiokafka.testing.handlers._common import await_controller, per_partition
+from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.handlers import answer_items, handles, refuses
+from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Node, Partition
 
@@ -227,43 +226,37 @@ async def alter_partition_reassignments(
     """Begin or cancel each reassignment (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     may_change = request.allow_replication_factor_change
-
-    def result(topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
-        errno, message = _reassign(context, topic, asked, may_change)
-        return ReassignablePartitionResponse(
-            partition_index=asked.partition_index, error_code=errno, error_message=message
-        )
-
-    return AlterPartitionReassignmentsResponse(
-        error_message=None,
-        responses=per_partition(ReassignableTopicResponse, request.topics, result),
+    return answer_items(
+        request, lambda topic, asked: _reassign(context, topic.name, asked, may_change)
     )
 
 
 def _reassign(
     context: RequestContext, topic: str, asked: ReassignablePartition, may_change: bool
-) -> tuple[int, str | None]:
+) -> None:
     state = context.cluster_state
     partition = state.partition(topic, asked.partition_index)
     reassignments = context.services.reassignments
     if partition is None:
-        return errors.UnknownTopicOrPartitionError.errno, "No such partition."
+        raise RefusedError(errors.UnknownTopicOrPartitionError.errno, "No such partition.")
     target = asked.replicas
     if target is None:
-        ended = reassignments.cancel(partition)
-        return (0, None) if ended else (errors.NoReassignmentInProgress.errno, None)
+        if not reassignments.cancel(partition):
+            raise RefusedError(errors.NoReassignmentInProgress.errno)
+        return
     if not target or len(set(target)) < len(target) or not set(target) <= set(state.nodes):
-        return (
+        raise RefusedError(
             errors.InvalidReplicationAssignmentError.errno,
             "The manual partition assignment is not valid.",
         )
     present = reassignments.ongoing.get((topic, asked.partition_index))
     factor = len(partition.replicas if present is None else present.former)
     if not may_change and len(target) != factor:
-        return errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
+        raise RefusedError(
+            errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
+        )
     reassignments.begin(partition, target)
     context.services.transactions.complete_waiting()
-    return 0, None
 
 
 @handles(ListPartitionReassignmentsRequest, refusal={"error_message": "refused"})

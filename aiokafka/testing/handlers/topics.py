@@ -8,7 +8,6 @@ from aiokafka.protocol.messages.records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
 )
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
@@ -17,7 +16,6 @@ from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
     Cursor,
@@ -31,18 +29,19 @@ from aiokafka.protocol.messages.topics import (
     DescribeTopicPartitionsResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.handlers import answer_items, handles, refuses, require
 from aiokafka.testing.handlers._common import (
     authorized_operations,
     await_controller,
-    check_leader,
     over_quota,
-    per_partition,
+    require_leader,
 )
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import TOPIC_DEFAULTS
-from aiokafka.testing.state import ClusterState, Partition, Topic, TopicRefusedError
+from aiokafka.testing.state import ClusterState, Partition
 
+_UNKNOWN = errors.UnknownTopicOrPartitionError.errno
 _FIRST_DEFAULTS = 4
 _FIRST_QUOTA_CREATE = 6
 _FROM_TOPIC, _FROM_DEFAULT = 1, 5
@@ -55,20 +54,14 @@ async def create_topics(
     """Create each topic; with `validate_only`, only check it."""
     await await_controller(context, request.timeout_ms / 1000)
     names = [topic.name for topic in request.topics]
-    return CreateTopicsResponse(
-        topics=[
-            _twice(topic) if names.count(topic.name) > 1 else _create_topic(context, request, topic)
-            for topic in {topic.name: topic for topic in request.topics}.values()
-        ]
-    )
 
+    def create(topic: CreatableTopic) -> CreatableTopicResult:
+        if names.count(topic.name) > 1:
+            raise RefusedError(errors.InvalidRequestError.errno, "Duplicate topic name.")
+        return _create_topic(context, request, topic)
 
-def _twice(topic: CreatableTopic) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=topic.name,
-        error_code=errors.InvalidRequestError.errno,
-        error_message="Duplicate topic name.",
-    )
+    topics = {topic.name: topic for topic in request.topics}
+    return answer_items(request, create, items=topics.values())
 
 
 def _create_topic(
@@ -80,43 +73,30 @@ def _create_topic(
     if context.api_version < _FIRST_DEFAULTS and not assignment:
         # Before version 4, -1 does not mean the default.
         numbers = max(0, numbers[0]), max(0, numbers[1])
-    state = context.cluster_state
-    errno = context.check_topic(topic.name)
-    if errno:
-        return CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
+    require(context.check_topic(topic.name))
     changes = len(assignment) or max(topic.num_partitions, 1)
-    errno = over_quota(context, changes, _FIRST_QUOTA_CREATE)
-    if errno:
-        return CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
-    try:
-        if assignment and numbers != (-1, -1):
-            raise TopicRefusedError(
-                errors.InvalidRequestError.errno,
-                "Both the numbers and the manual assignment were given; only one is allowed.",
-            )
-        created = state.create_topic(topic.name, *numbers, config=config, assignment=assignment)
-        if request.validate_only:
-            state.delete_topic(created)
-    except TopicRefusedError as exc:
-        return CreatableTopicResult(
-            name=topic.name, error_code=exc.errno, error_message=exc.message
+    require(over_quota(context, changes, _FIRST_QUOTA_CREATE))
+    if assignment and numbers != (-1, -1):
+        raise RefusedError(
+            errors.InvalidRequestError.errno,
+            "Both the numbers and the manual assignment were given; only one is allowed.",
         )
-    return _created(created)
-
-
-def _created(topic: Topic) -> CreatableTopicResult:
+    state = context.cluster_state
+    created = state.create_topic(topic.name, *numbers, config=config, assignment=assignment)
+    if request.validate_only:
+        state.delete_topic(created)
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=topic.topic_id,
+        topic_id=created.topic_id,
         error_message=None,
-        num_partitions=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas),
+        num_partitions=len(created.partitions),
+        replication_factor=len(created.partitions[0].replicas),
         configs=[
             CreatableTopicConfigs(
                 name=name,
-                value=topic.setting(name),
+                value=created.setting(name),
                 read_only=False,
-                config_source=_FROM_TOPIC if name in topic.config else _FROM_DEFAULT,
+                config_source=_FROM_TOPIC if name in created.config else _FROM_DEFAULT,
                 is_sensitive=False,
             )
             for name in TOPIC_DEFAULTS
@@ -133,9 +113,8 @@ async def delete_topics(
 ) -> DeleteTopicsResponse:
     """Delete each topic, by name or id."""
     await await_controller(context, request.timeout_ms / 1000)
-    return DeleteTopicsResponse(
-        responses=[_delete_topic(context, t) for t in _wanted(context, request)]
-    )
+    wanted = _wanted(context, request)
+    return answer_items(request, lambda topic: _delete_topic(context, topic), items=wanted)
 
 
 @refuses(DeleteTopicsRequest)
@@ -143,12 +122,7 @@ def refuse_delete_topics(
     context: RequestContext, request: DeleteTopicsRequest, errno: int
 ) -> DeleteTopicsResponse:
     """Return a response with `errno` for every topic."""
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_code=errno)
-            for wanted in _wanted(context, request)
-        ]
-    )
+    return answer_items(request, lambda topic: require(errno), items=_wanted(context, request))
 
 
 def _wanted(context: RequestContext, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
@@ -158,38 +132,24 @@ def _wanted(context: RequestContext, request: DeleteTopicsRequest) -> list[Delet
 
 
 def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopicResult:
-    by_id = wanted.topic_id != ZERO_UUID
-    if by_id and wanted.name is not None:
-        return _not_deleted(
-            wanted, errors.InvalidRequestError.errno, "Both name and id were given."
-        )
-    errno = 0 if by_id else context.check_topic(wanted.name or "")
-    if errno:
-        return _not_deleted(wanted, errno, None)
     state = context.cluster_state
-    topic = (
-        state.topics_by_id.get(wanted.topic_id) if by_id else state.topics.get(wanted.name or "")
-    )
+    missing = errors.UnknownTopicId.errno
+    if wanted.topic_id == ZERO_UUID:
+        require(context.check_topic(wanted.name or ""))
+        topic, missing = state.topics.get(wanted.name or ""), _UNKNOWN
+    elif wanted.name is not None:
+        raise RefusedError(errors.InvalidRequestError.errno, "Both name and id were given.")
+    else:
+        topic = state.topics_by_id.get(wanted.topic_id)
     if topic is None:
-        errno = errors.UnknownTopicId.errno if by_id else errors.UnknownTopicOrPartitionError.errno
-        return _not_deleted(wanted, errno, None)
-    errno = context.check_topic(topic.name)
-    errno = errno or over_quota(context, len(topic.partitions), _FIRST_QUOTA_DELETE)
-    if errno:
-        return _not_deleted(wanted, errno, None)
-    if context.cluster_state.config["delete.topic.enable"] != "true":
-        return _not_deleted(
-            wanted, errors.TopicDeletionDisabled.errno, "Topic deletion is disabled."
-        )
-    context.cluster_state.delete_topic(topic)
+        raise RefusedError(missing)
+    require(context.check_topic(topic.name))
+    require(over_quota(context, len(topic.partitions), _FIRST_QUOTA_DELETE))
+    if state.config["delete.topic.enable"] != "true":
+        raise RefusedError(errors.TopicDeletionDisabled.errno, "Topic deletion is disabled.")
+    state.delete_topic(topic)
     context.services.groups.forget_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-
-
-def _not_deleted(wanted: DeleteTopicState, errno: int, message: str | None) -> DeletableTopicResult:
-    return DeletableTopicResult(
-        name=wanted.name, topic_id=wanted.topic_id, error_code=errno, error_message=message
-    )
 
 
 _FIRST_QUOTA_GROW = 3
@@ -201,44 +161,38 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     """Add partitions to each topic; with `validate_only`, only check the request."""
     await await_controller(context, request.timeout_ms / 1000)
-    return CreatePartitionsResponse(
-        throttle_time_ms=0, results=[_grow(context, request, topic) for topic in request.topics]
-    )
+    return answer_items(request, lambda topic: _grow(context, request, topic))
 
 
 def _grow(
     context: RequestContext, request: CreatePartitionsRequest, asked: CreatePartitionsTopic
-) -> CreatePartitionsTopicResult:
+) -> None:
     topic = context.cluster_state.topics.get(asked.name)
-    result = CreatePartitionsTopicResult(name=asked.name)
-    errno = context.check_topic(asked.name)
-    if errno:
-        result.error_code = errno
-        return result
+    require(context.check_topic(asked.name))
     if topic is None:
-        result.error_code = errors.UnknownTopicOrPartitionError.errno
-        return result
+        raise RefusedError(_UNKNOWN)
     present = len(topic.partitions)
     if asked.count <= present:
-        result.error_code = errors.InvalidPartitionsError.errno
-        result.error_message = f"The topic {asked.name} currently has {present} partition(s)."
-        return result
+        raise RefusedError(
+            errors.InvalidPartitionsError.errno,
+            f"The topic {asked.name} currently has {present} partition(s).",
+        )
     placed = [assignment.broker_ids for assignment in asked.assignments or []]
     factor = len(topic.partitions[0].replicas)
     count = asked.count - present
     if asked.assignments is not None and not _is_valid(context, placed, count, factor):
-        result.error_code = errors.InvalidReplicationAssignmentError.errno
-        result.error_message = "The manual partition assignment is not valid."
-        return result
+        raise RefusedError(
+            errors.InvalidReplicationAssignmentError.errno,
+            "The manual partition assignment is not valid.",
+        )
     if asked.assignments is None and not context.cluster_state.live_nodes():
         # Brokers that are isolated from the controller still respond to clients.
-        result.error_code = errors.InvalidReplicationFactorError.errno
-        result.error_message = "All brokers are currently fenced."
-        return result
-    result.error_code = over_quota(context, asked.count - present, _FIRST_QUOTA_GROW)
-    if not request.validate_only and not result.error_code:
+        raise RefusedError(
+            errors.InvalidReplicationFactorError.errno, "All brokers are currently fenced."
+        )
+    require(over_quota(context, count, _FIRST_QUOTA_GROW))
+    if not request.validate_only:
         context.cluster_state.add_partitions(topic, asked.count, placed)
-    return result
 
 
 def _is_valid(context: RequestContext, placed: list[list[int]], count: int, factor: int) -> bool:
@@ -254,34 +208,19 @@ _TO_THE_END = -1
 @handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete the records before the requested offset of each partition."""
-    topics = per_partition(
-        DeleteRecordsTopicResult,
-        request.topics,
-        lambda topic, asked: _delete_records(context, topic, asked),
-    )
-    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
-
-
-def _kept(asked: DeleteRecordsPartition, errno: int) -> DeleteRecordsPartitionResult:
-    return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=-1, error_code=errno
-    )
+    return answer_items(request, lambda topic, asked: _delete_records(context, topic.name, asked))
 
 
 def _delete_records(
     context: RequestContext, topic: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
-    partition = context.state.partition(topic, asked.partition_index)
-    errno = check_leader(context, partition)
-    if errno or partition is None:
-        return _kept(asked, errno)
+    log = require_leader(context, topic, asked.partition_index).log
     policy = context.state.topics[topic].setting("cleanup.policy")
     if "compact" in policy and "delete" not in policy:
-        return _kept(asked, errors.PolicyViolationError.errno)
-    log = partition.log
+        raise RefusedError(errors.PolicyViolationError.errno)
     offset = log.high_watermark if asked.offset == _TO_THE_END else asked.offset
     if not 0 <= offset <= log.high_watermark:
-        return _kept(asked, errors.OffsetOutOfRangeError.errno)
+        raise RefusedError(errors.OffsetOutOfRangeError.errno)
     log.delete_before(offset)
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=log.start_offset
@@ -311,7 +250,7 @@ def describe_topic_partitions(
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:
-            response.topics.append(_missing(name, errors.UnknownTopicOrPartitionError.errno))
+            response.topics.append(_missing(name, _UNKNOWN))
             continue
         if limit <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)

@@ -19,12 +19,8 @@ from aiokafka.protocol.messages.transaction_admin import (
     PartitionResponse,
     ProducerState,
     TopicData,
-    TopicResponse,
     TransactionState,
     WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -42,8 +38,9 @@ from aiokafka.protocol.messages.transactions import (
     EndTxnResponse,
 )
 from aiokafka.testing import transactions as coordinator
-from aiokafka.testing.handlers import handles, refuse, refuses, require
-from aiokafka.testing.handlers._common import check_leader, in_version
+from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.handlers import answer_items, handles, refuse, refuses, require
+from aiokafka.testing.handlers._common import in_version, require_leader
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
 
@@ -193,41 +190,17 @@ def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write each marker to the partitions that this broker leads (KIP-98, 664)."""
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(
-                                partition_index=index,
-                                error_code=_write(context, marker, topic.name, index),
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
+    return answer_items(
+        request, lambda marker, topic, index: _write(context, marker, topic.name, index)
     )
 
 
-def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> int:
-    partition = context.state.partition(topic, index)
-    errno = check_leader(context, partition)
-    if errno or partition is None:
-        return errno
-    known = partition.log.producers.entries.get(marker.producer_id)
+def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> None:
+    log = require_leader(context, topic, index).log
+    known = log.producers.entries.get(marker.producer_id)
     if known is not None and marker.producer_epoch < known.epoch:
-        return errors.InvalidProducerEpoch.errno
-    partition.log.add_marker(
-        marker.producer_id, marker.producer_epoch, commit=marker.transaction_result
-    )
-    return 0
+        raise RefusedError(errors.InvalidProducerEpoch.errno)
+    log.add_marker(marker.producer_id, marker.producer_epoch, commit=marker.transaction_result)
 
 
 @handles(DescribeProducersRequest)
@@ -235,30 +208,13 @@ def describe_producers(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """List the active producers of each partition (KIP-664)."""
-    return DescribeProducersResponse(
-        throttle_time_ms=0,
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe_partition(context, topic.name, i) for i in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ],
+    return answer_items(
+        request, lambda topic, index: _describe_partition(context, topic.name, index)
     )
 
 
-def _refused_partition(index: int, errno: int) -> PartitionResponse:
-    return PartitionResponse(partition_index=index, error_code=errno, active_producers=[])
-
-
 def _describe_partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
-    partition = context.state.partition(topic, index)
-    errno = check_leader(context, partition)
-    if errno or partition is None:
-        return _refused_partition(index, errno)
-    producers = partition.log.producers
+    producers = require_leader(context, topic, index).log.producers
     return PartitionResponse(
         partition_index=index,
         active_producers=[
@@ -280,35 +236,17 @@ def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe the transaction of each transactional id (KIP-664)."""
-    return DescribeTransactionsResponse(
-        throttle_time_ms=0,
-        transaction_states=[
-            _describe_transaction(context, name) for name in request.transactional_ids
-        ],
-    )
-
-
-def _refused_transaction(transactional_id: str, errno: int) -> TransactionState:
-    return TransactionState(
-        error_code=errno,
-        transactional_id=transactional_id,
-        transaction_state="",
-        transaction_timeout_ms=0,
-        transaction_start_time_ms=0,
-        producer_id=0,
-        producer_epoch=0,
-        topics=[],
-    )
+    return answer_items(request, lambda name: _describe_transaction(context, name))
 
 
 def _describe_transaction(context: RequestContext, transactional_id: str) -> TransactionState:
     transactions = context.services.transactions
     check_named = context.services.acls.check_named
-    errno = check_named(context, "transactional_id", transactional_id, "describe")
-    errno = errno or transactions.check_coordinator(context.node_id, transactional_id)
+    require(check_named(context, "transactional_id", transactional_id, "describe"))
+    require(transactions.check_coordinator(context.node_id, transactional_id))
     known = transactions.by_id.get(transactional_id)
-    if errno or known is None:
-        return _refused_transaction(transactional_id, errno or errors.TransactionalIdNotFound.errno)
+    if known is None:
+        raise RefusedError(errors.TransactionalIdNotFound.errno)
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(index)

@@ -1,8 +1,17 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: members of groups of the classic protocol."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat: members of groups."""
 
 from __future__ import annotations
 
-from aiokafka import errors
+import base64
+from collections.abc import Iterable
+
+from aiokafka import _clock, errors
+from aiokafka.protocol.messages.consumer_group_heartbeat import Assignment as NextAssignment
+from aiokafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -18,6 +27,11 @@ from aiokafka.protocol.messages.leave_group import (
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, Joined, JoinRequest
+from aiokafka.testing.consumer_group import (
+    JOINING,
+    Heartbeat,
+    TopicIdPartitions,
+)
 from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.script import RequestContext
 
@@ -32,7 +46,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
     """Add a member, and respond when the next generation of the group begins. A group of the
     consumer protocol responds at once (KIP-848).
     """
-    _check(context, request)
+    _check_join(context, request)
     try:
         group = context.services.groups.for_join(request.group_id)
         answer = group.join(_join_request(context, request))
@@ -50,7 +64,7 @@ def refuse_join_group(
     return _refused_join(context, request.member_id, errno)
 
 
-def _check(context: RequestContext, request: JoinGroupRequest) -> None:
+def _check_join(context: RequestContext, request: JoinGroupRequest) -> None:
     setting = context.state.setting
     shortest = setting("group.min.session.timeout.ms")
     longest = setting("group.max.session.timeout.ms")
@@ -200,3 +214,85 @@ def _leave_classic(group: ClassicGroup | None, member_id: str, instance_id: str 
     except GroupRefusedError as exc:
         return exc.errno
     return 0
+
+
+_LEAVING_STATIC = -2  # epoch of a static member that leaves the group; lower epochs are invalid
+
+
+@handles(ConsumerGroupHeartbeatRequest, refusal={"error_message": "refused"})
+def consumer_group_heartbeat(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Move a member one step towards its assignment (KIP-848)."""
+    require(_check_heartbeat(context, request))
+    joining = request.member_epoch == JOINING
+    group = context.services.groups.consumer_for_heartbeat(request.group_id, joining=joining)
+    reply = group.heartbeat(_heartbeat(context, request))
+    interval = context.state.setting("group.consumer.heartbeat.interval.ms")
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        member_id=reply.member_id,
+        member_epoch=reply.epoch,
+        heartbeat_interval_ms=interval if reply.epoch >= 0 else 0,
+        assignment=None if reply.assignment is None else _next_assignment(reply.assignment),
+    )
+
+
+def _check_heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> int:
+    if context.cluster_state.profile.level("group.version") < 1:
+        return errors.UnsupportedVersionError.errno
+    if not request.group_id:
+        return errors.InvalidRequestError.errno
+    if not request.member_id and (context.api_version >= 1 or request.member_epoch != JOINING):
+        return errors.InvalidRequestError.errno
+    if request.member_epoch < _LEAVING_STATIC:
+        return errors.InvalidRequestError.errno
+    if request.member_epoch == JOINING:
+        # A joining member must send an empty list of owned partitions.
+        owns_nothing = request.topic_partitions is not None and not request.topic_partitions
+        if not owns_nothing or request.rebalance_timeout_ms < 0:
+            return errors.InvalidRequestError.errno
+    for name in request.subscribed_topic_names or ():
+        errno = context.check_topic(name)
+        if errno:
+            return errno
+    return context.services.groups.check_coordinator(context.node_id, request.group_id)
+
+
+def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+    timeout = request.rebalance_timeout_ms
+    return Heartbeat(
+        member_id=request.member_id or _new_member_id(),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout=None if timeout < 0 else timeout / 1000,
+        topics=request.subscribed_topic_names,
+        regex=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=_owned(request.topic_partitions),
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+    )
+
+
+def _new_member_id() -> str:
+    return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
+
+
+def _owned(topics: Iterable[OwnedPartitions] | None) -> TopicIdPartitions | None:
+    if topics is None:
+        return None
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _next_assignment(slots: TopicIdPartitions) -> NextAssignment:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(slots):
+        by_topic.setdefault(topic_id, []).append(index)
+    return NextAssignment(
+        topic_partitions=[
+            OwnedPartitions(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in by_topic.items()
+        ]
+    )

@@ -1,9 +1,10 @@
-"""Parse `sasl.jaas.config` as Java does, and read the login modules of Kafka's clients.
+"""Settings of Java's clients and of librdkafka that the command line and Spark accept.
 
-The form is `module flag key=value ...;`, tokenized as by Java's StreamTokenizer: words of letters,
-digits and `._-$`, strings in single or double quotes with escapes, and comments by `//`, `/* */`
-and `/`. Errors do not show the text, because it contains a password. Errors do not show unknown
-words either, because a word may be a part of the password.
+`parse_jaas` reads `sasl.jaas.config` as Java does. The form is `module flag key=value ...;`,
+tokenized as by Java's StreamTokenizer: words of letters, digits and `._-$`, strings in single or
+double quotes with escapes, and comments by `//`, `/* */` and `/`. Errors do not show the text,
+because it contains a password. Errors do not show unknown words either, because a word may be a
+part of the password.
 """
 
 from __future__ import annotations
@@ -13,7 +14,85 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["LOGIN_PREFIXES", "Login", "LoginModule", "parse_jaas", "read_login"]
+__all__ = [
+    "HANDLERS",
+    "IDLE",
+    "KERBEROS",
+    "LOGIN_PREFIXES",
+    "MILLISECONDS",
+    "OAUTH",
+    "TLS",
+    "Login",
+    "LoginModule",
+    "checks_names",
+    "parse_jaas",
+    "read_login",
+    "tls_versions",
+    "token_path",
+]
+
+MILLISECONDS = (
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms",
+)
+"""Settings of all clients. The options here have underscores in place of the dots."""
+
+KERBEROS = (
+    "sasl.kerberos.keytab",
+    "sasl.kerberos.principal",
+    "sasl.kerberos.service.name",
+)
+"""Settings of GSSAPI. The options here have underscores in place of the dots."""
+
+TLS = {
+    "ssl.ca.location": "cafile",
+    "ssl.ca.pem": "cadata",
+    "ssl.certificate.location": "certfile",
+    "ssl.certificate.pem": "certdata",
+    "ssl.crl.location": "crlfile",
+    "ssl.key.location": "keyfile",
+    "ssl.key.password": "password",
+    "ssl.key.pem": "keydata",
+    "ssl.keystore.certificate.chain": "certdata",
+    "ssl.keystore.key": "keydata",
+    "ssl.truststore.certificates": "cadata",
+}
+"""Settings, and the arguments of `create_ssl_context()`: file names, or PEM text (KIP-651)."""
+
+OAUTH = {
+    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
+    "sasl.oauthbearer.client.credentials.client.id": "client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "client_secret",
+    "sasl.oauthbearer.client.id": "client_id",
+    "sasl.oauthbearer.client.secret": "client_secret",
+    "sasl.oauthbearer.scope": "scope",
+}
+"""Settings, and the arguments of `ClientCredentialsTokenProvider`."""
+
+HANDLERS = (
+    "OAuthBearerLoginCallbackHandler",
+    "OAuthBearerSaslClientCallbackHandler",
+    "IAMClientCallbackHandler",
+)
+"""Java's callback handlers whose logins are supported here."""
+
+IDLE = frozenset(
+    {
+        *("metadata.max.idle.ms", "retries", "sasl.kerberos.kinit.cmd", "security.providers"),
+        *("sasl.kerberos.min.time.before.relogin", "sasl.login.connect.timeout.ms"),
+        *("sasl.login.read.timeout.ms", "session.timeout.ms", "ssl.keymanager.algorithm"),
+        *("ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.truststore.password"),
+        *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
+    }
+)
+"""Settings without effect, which jobs and files for Java have."""
 
 LOGIN_PREFIXES = (
     "sasl.kerberos.ticket.renew.",
@@ -149,6 +228,30 @@ def _tokens(text: str) -> list[_Token]:
 def _unescape(found: re.Match[str]) -> str:
     what = found[1]
     return chr(int(what, 8)) if what[0] in "01234567" else _CONTROLS.get(what, what)
+
+
+def checks_names(text: str) -> bool:
+    """Parse `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
+    if text.lower() not in ("", "none", "https"):
+        raise ValueError("must be https, or empty to check no names")
+    return text.lower() == "https"
+
+
+def tls_versions(text: str) -> tuple[str, str]:
+    """Parse `ssl.enabled.protocols`; return the least and the greatest version, as names of
+    ssl.TLSVersion. Raises ValueError without a supported version.
+    """
+    names = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
+    given = [name.strip() for name in text.split(",")]
+    usable = [known for name, known in names.items() if name in given]
+    if not usable:
+        raise ValueError("must have TLSv1.2 or TLSv1.3 in it")
+    return usable[0], usable[-1]
+
+
+def token_path(url: str) -> str | None:
+    """Return the file that a token endpoint names by a `file:` URL, as in Java; else None."""
+    return "/" + url[len("file:") :].lstrip("/") if url.startswith("file:") else None
 
 
 # -- login modules
