@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -14,8 +16,9 @@ from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError
+from aiokafka.interceptors import ConsumerInterceptor, ProducerRecord, Records, new_record
 
-__all__ = ["Interception"]
+__all__ = ["ConsumerInterception", "ProducerInterception"]
 
 T = TypeVar("T")
 
@@ -77,7 +80,12 @@ class Interception:
     def is_idle(self) -> bool:
         """Whether calls of the interceptors would have no effect now, as of a tracer without a
         recorder. False if `may_be_idle` is."""
-        return self.may_be_idle and all(is_idle() for is_idle in self._idle)
+        if not self.may_be_idle:
+            return False
+        for is_idle in self._idle:  # noqa: SIM110  (a generator would cost more than the calls)
+            if not is_idle():
+                return False
+        return True
 
     def methods(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the methods `name` of all interceptors, as they are now."""
@@ -85,7 +93,7 @@ class Interception:
 
     def pass_on(
         self, item: T, methods: Methods, is_valid: Callable[[Any], bool], first: int = 0
-    ) -> T | Coroutine[Any, Any, T]:
+    ) -> T | CoroutineType[Any, Any, T]:
         """Pass `item` through the methods from number `first` on, and return the result; if a
         method returns an awaitable, return a coroutine of the result."""
         number = first
@@ -102,7 +110,8 @@ class Interception:
             if is_valid(result):
                 item = result
             elif inspect.isawaitable(result):
-                return self._pass_on_later(item, methods, is_valid, number, result)
+                later: Any = self._pass_on_later(item, methods, is_valid, number, result)
+                return later  # type: ignore[no-any-return]
             else:
                 self._refuse(method, result)
         return item
@@ -129,7 +138,7 @@ class Interception:
             elif result is not None:
                 self._refuse(methods[number - 1], result)
         passed = self.pass_on(item, methods, is_valid, number)
-        return await passed if inspect.iscoroutine(passed) else passed
+        return await passed if isinstance(passed, CoroutineType) else passed
 
     def cancelled(self, item: Any, count: int) -> None:
         """Called if the coroutine of `pass_on` is cancelled, with the last result and the number of
@@ -251,6 +260,73 @@ class Interception:
             _drop(self._waiting.popleft())
         self._tasks.cancel()
         self._moved.set()
+
+
+class ProducerInterception(Interception):
+    """The interceptors of a producer."""
+
+    def __init__(
+        self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(interceptors, log, options)
+        self._on_send = self.methods("on_send")
+        self._on_acknowledgement = self.methods("on_acknowledgement")
+        self.acknowledge = partial(self.tell, self._on_acknowledgement)
+        """Called with a record, and its metadata or its error."""
+
+    def on_send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: float | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> ProducerRecord | CoroutineType[Any, Any, ProducerRecord]:
+        """Return the record that the interceptors return for the arguments of `send`; a coroutine
+        of the record if an interceptor returns an awaitable."""
+        given = new_record(topic, value, key, partition, timestamp_ms, headers)
+        return self.pass_on(given, self._on_send, _is_record)
+
+    def cancelled(self, item: ProducerRecord, count: int) -> None:
+        """Call `on_acknowledgement` of the first `count` interceptors: `send` was cancelled while
+        the last of them ran."""
+        error = asyncio.CancelledError("send() was cancelled in an interceptor")
+        self.tell(self._on_acknowledgement[:count], item, None, error)
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, ProducerRecord)
+
+
+class ConsumerInterception(Interception):
+    """The interceptors of a consumer."""
+
+    def __init__(
+        self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(interceptors, log, options, drops=True)
+        self._on_poll = tuple(
+            method
+            for method in self.methods("on_poll")
+            if getattr(method, "__func__", None) is not ConsumerInterceptor.on_poll
+        )
+        self._on_consume = self.methods("on_consume")
+        self.committed = partial(self.tell, self.methods("on_commit"))
+        """Called with the offsets of a commit."""
+
+    def begin(
+        self, records: Records, waited: float = 0.0
+    ) -> Records | CoroutineType[Any, Any, Records]:
+        """Return the records that the interceptors return for `records`; a coroutine of these if an
+        interceptor returns an awaitable. The reading call has waited for `waited` seconds."""
+        if self._on_poll:
+            self.tell(self._on_poll, waited)
+        return self.pass_on(records, self._on_consume, _are_records)
+
+
+def _are_records(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(some, list) for some in value.values())
 
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:

@@ -22,9 +22,9 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._interception import ConsumerInterception
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer._health import ConsumerHealthMonitor
-    from aiokafka.consumer._interception import ConsumerInterception
     from aiokafka.consumer.fetch.record_queue import RecordQueue
     from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.consumer.position.committed import CommittedOffset
@@ -318,9 +318,9 @@ class ConsumerContext:
 def _interception(config: ConsumerConfig, subject: SubjectLog) -> ConsumerInterception | None:
     if not config.interceptors:
         return None
-    from aiokafka.consumer._interception import ConsumerInterception
+    from aiokafka._interception import ConsumerInterception
 
-    return ConsumerInterception(config, subject)
+    return ConsumerInterception(config.interceptors, subject, config.introduction)
 
 
 def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._interception import Interception
-from aiokafka._log import SubjectLog
 from aiokafka.consumer._context import ConsumerContext, intercepting
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.interceptors import Records
 
-__all__ = ["ConsumerInterception", "intercept", "intercept_one", "resume"]
-
-
-class ConsumerInterception(Interception):
-    """The interceptors of a consumer."""
-
-    def __init__(self, config: ConsumerConfig, log: SubjectLog) -> None:
-        super().__init__(config.interceptors, log, config.introduction, drops=True)
-        self._on_poll = tuple(
-            method
-            for method in self.methods("on_poll")
-            if getattr(method, "__func__", None) is not ConsumerInterceptor.on_poll
-        )
-        self._on_consume = self.methods("on_consume")
-        self.committed = partial(self.tell, self.methods("on_commit"))
-        """Called with the offsets of a commit."""
-
-    def begin(
-        self, records: Records, waited: float = 0.0
-    ) -> Records | Coroutine[Any, Any, Records]:
-        """Return the records that the interceptors return for `records`; a coroutine of these if an
-        interceptor returns an awaitable. The reading call has waited for `waited` seconds."""
-        if self._on_poll:
-            self.tell(self._on_poll, waited)
-        return self.pass_on(records, self._on_consume, _are_records)
+__all__ = ["intercept", "intercept_one", "resume"]
 
 
 async def intercept(
@@ -117,7 +88,7 @@ def _withheld(context: ConsumerContext, counts: Mapping[PartitionState, int]) ->
 async def _finish(
     context: ConsumerContext,
     counts: Mapping[PartitionState, int],
-    passed: Records | Coroutine[Any, Any, Records],
+    passed: Records | CoroutineType[Any, Any, Records],
     deadline: float | None,
 ) -> Records:
     """Return the records that the interceptors return, as soon as no rebalance is in progress, and
@@ -139,7 +110,3 @@ def _give_back(counts: Mapping[PartitionState, int]) -> None:
 
 def _first(records: Records) -> ConsumerRecord[Any, Any] | None:
     return next((one for some in records.values() for one in some), None)
-
-
-def _are_records(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(some, list) for some in value.values())

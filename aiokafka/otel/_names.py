@@ -132,7 +132,7 @@ except ImportError as error:
     ) from error
 
 
-_NOOPS = (trace.NoOpTracer, metrics.NoOpHistogram)
+_NOOPS = {trace.NoOpTracer, metrics.NoOpHistogram, type(None)}
 _INSTRUMENTATION = "opentelemetry.instrumentation.aiokafka"
 _SUPPRESS: Any = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation")
 
@@ -146,14 +146,15 @@ def is_noop(instrument: Any) -> bool:
     """Return whether a tracer or histogram records nothing, because there is no SDK, or the SDK is
     disabled.
 
-    Until there is a provider, the API returns proxies. Their private attributes have the object
+    Until there is a provider, the API returns proxies, whose private attributes refer to the object
     that records. If another version of the API has other attributes, the result is False.
     """
-    if isinstance(instrument, trace.ProxyTracer):
+    # These classes are abstract base classes, for which `isinstance` is slow.
+    if type(instrument) is trace.ProxyTracer:
         instrument = getattr(instrument, "_tracer", instrument)
     else:
         instrument = getattr(instrument, "_real_instrument", instrument)
-    return instrument is None or isinstance(instrument, _NOOPS)
+    return type(instrument) in _NOOPS
 
 
 def has_own_spans() -> bool:

@@ -81,17 +81,17 @@ class ProducerSettings:
 
 
 if TYPE_CHECKING:
+    from aiokafka._interception import ProducerInterception
     from aiokafka.health import ProducerHealth
     from aiokafka.interceptors import ProducerRecord
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
-    from aiokafka.producer._interception import ProducerInterception
     from aiokafka.producer.transactions import ProducerTransactions
 else:
     ProducerHealth = later("aiokafka.health.ProducerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ProducerOptions = later("aiokafka.options.ProducerOptions")
-    ProducerInterception = later("aiokafka.producer._interception.ProducerInterception")
+    ProducerInterception = later("aiokafka._interception.ProducerInterception")
     ProducerRecord = later("aiokafka.interceptors.ProducerRecord")
     ProducerTransactions = later("aiokafka.producer.transactions.ProducerTransactions")
 
@@ -250,9 +250,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._append: Callable[..., Any] = self._message_accumulator.append
         self._interception: ProducerInterception | None = None
         if config.interceptors:
-            from aiokafka.producer._interception import ProducerInterception
+            from aiokafka._interception import ProducerInterception
 
-            self._interception = ProducerInterception(config, self._log)
+            self._interception = ProducerInterception(
+                config.interceptors, self._log, config.introduction
+            )
         self._health_monitor = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -693,7 +695,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         record = interception.on_send(topic, value, key, partition, timestamp_ms, given)
         transactions = self._transactions
         number = 0 if transactions is None else transactions.transaction.number
-        if type(record) is CoroutineType:
+        if isinstance(record, CoroutineType):
             return self._send_passed(interception, record, number)
         try:
             key, value = record.key, record.value
@@ -736,7 +738,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def _send_passed(
         self,
         interception: ProducerInterception,
-        passed: ProducerRecord | Coroutine[Any, Any, ProducerRecord],
+        passed: ProducerRecord | CoroutineType[Any, Any, ProducerRecord],
         number: int,
     ) -> Future[RecordMetadata]:
         """Send the record that the interceptors return, in transaction `number`."""

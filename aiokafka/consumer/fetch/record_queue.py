@@ -133,7 +133,9 @@ class RecordQueue:
         buffer does."""
         if self._errors:
             self._raise_error()
-        return {} if self._is_held or self.buffer.is_intercepting else self.buffer.take(wanted, limit)
+        return (
+            {} if self._is_held or self.buffer.is_intercepting else self.buffer.take(wanted, limit)
+        )
 
     async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
         """Wait until records of these partitions (None = all) may have arrived; return False at
