@@ -1,6 +1,6 @@
 """Apache Kafka client for asyncio.
 
-The public names are loaded when they are first used, so importing the package is cheap.
+A public name is imported when it is first used, so importing the package is cheap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aiokafka._loading import is_main
 from aiokafka._version import __version__ as __version__
 
 if os.environ.get("AIOKAFKA_NO_EXTENSIONS") or not is_main():
-    # Before any other import of the package: the plain sources are to win over the extensions.
+    # Install this before other modules are imported: Python would load their extensions.
     from aiokafka._loading import install
 
     install()

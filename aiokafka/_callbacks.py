@@ -1,4 +1,4 @@
-"""Checks of functions of the application, and of their results."""
+"""Checks of the functions that applications pass, such as handlers, and of their results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["check_result", "refuse_awaitable", "refuse_generators"]
 
 
 def refuse_generators(argument: str, function: Any) -> None:
-    """Raise TypeError if `function`, or the `__call__` of an object, is a generator function or an
-    async generator function."""
+    """Raise TypeError if `function` is a generator function or an async generator function, or an
+    object whose `__call__` is: calling it would run nothing. `argument` names the option."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
@@ -23,8 +23,8 @@ def refuse_generators(argument: str, function: Any) -> None:
 
 
 def check_result(result: object) -> None:
-    """Raise TypeError if a handler returned a generator, an async generator or a concurrent future:
-    nothing would run or await it."""
+    """Raise TypeError if a handler returned a generator, an async generator or a concurrent future.
+    The caller can await none of these, so the work of the handler would be lost."""
     if inspect.isasyncgen(result) or inspect.isgenerator(result):
         raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
     if isinstance(result, concurrent.futures.Future):
@@ -37,7 +37,7 @@ def check_result(result: object) -> None:
 def refuse_awaitable(option: str, result: object) -> None:
     """Raise TypeError if a serializer or deserializer, given as `option`, returned an awaitable.
 
-    Closes a coroutine, so that Python does not warn about it.
+    Closes a coroutine: Python would warn that the coroutine was never awaited.
     """
     if not inspect.isawaitable(result):
         return

@@ -1,8 +1,8 @@
 """Sources of time, random bytes and object numbers, which a simulation replaces.
 
-A simulation controls everything else (timers, sockets, threads, name resolution) through the event
-loop. `aiokafka.testing.simulation` replaces the functions here while a simulated loop runs, so call
-them through the module: ``_clock.wall_time()``.
+While a simulated loop runs, `aiokafka.testing.simulation` replaces the functions in this module. So
+call them through the module: ``_clock.wall_time()``. Timers, sockets, threads and name resolution
+need no replacement, because the simulated event loop provides them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["next_number", "random_bytes", "random_uuid", "running_time", "wall_time"]
 
 wall_time: Callable[[], float] = time.time
-"""Seconds since 1970."""
+"""Return the seconds since 1970."""
 
 running_time: Callable[[], float] = time.perf_counter
-"""Seconds of a monotonic clock, also outside of an event loop."""
+"""Return the seconds of a monotonic clock, without an event loop."""
 
 random_bytes: Callable[[int], bytes] = os.urandom
 """Return this number of cryptographically random bytes."""
@@ -33,6 +33,6 @@ next_number: Callable[[], int] = itertools.count(1).__next__
 
 def random_uuid() -> uuid.UUID:
     """Return a UUID (version 4) from `random_bytes`."""
-    import uuid  # slow to import, because `uuid` examines the platform
+    import uuid  # imported on demand: `uuid` is slow to import, because it examines the platform
 
     return uuid.UUID(bytes=random_bytes(16), version=4)

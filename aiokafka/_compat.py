@@ -1,4 +1,4 @@
-"""Timeouts of asyncio that the oldest supported Python lacks, and one that asyncio lacks."""
+"""The timeouts of asyncio, also for Python 3.10, and a timeout that asyncio lacks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if sys.version_info >= (3, 11):
     from asyncio import timeout, timeout_at
 
     class timeout_after_reading(asyncio.Timeout):
-        """A `timeout_at` that cancels its block one loop iteration after `when`; see
-        `_retry.within`."""
+        """A `timeout_at` that cancels its block one loop iteration after `when`: a response that
+        arrived in time, while the loop was blocked, is then read first. See `_retry.within`."""
 
         def __init__(self, when: float) -> None:
             super().__init__(None)
@@ -21,7 +21,7 @@ if sys.version_info >= (3, 11):
         async def __aenter__(self) -> asyncio.Timeout:
             entered = await super().__aenter__()
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(self._due_at, self._end_after_this_turn, loop)
+            self._timer = loop.call_at(self._due_at, self._end_after_this_iteration, loop)
             return entered
 
         async def __aexit__(self, *exc_info: Any) -> bool | None:
@@ -29,7 +29,7 @@ if sys.version_info >= (3, 11):
                 self._timer.cancel()
             return await super().__aexit__(*exc_info)
 
-        def _end_after_this_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        def _end_after_this_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
             self._timer = loop.call_soon(self.reschedule, self._due_at)
 
 else:

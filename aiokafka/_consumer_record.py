@@ -1,8 +1,8 @@
-"""ConsumerRecord.
+"""ConsumerRecord, in one form for type checkers and in another form at run time.
 
-For type checkers, ConsumerRecord is a generic dataclass. At run time it is `Record`, which
-implements the protocol of a dataclass by hand: compiled, Record is an extension type with C
-members, which is faster to create.
+For type checkers, ConsumerRecord is a generic dataclass. At run time it is the class `Record`, with
+the methods and attributes of a dataclass, written by hand: compiled, Record is an extension type,
+whose instances are created faster.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _TYPES = {
 
 
 class _OfDataclass:
-    """An attribute that `dataclasses` reads, taken from a dataclass with the same fields, which is
-    made on first use: few programs need it."""
+    """A descriptor for an attribute that the module `dataclasses` reads. Its value is that of a
+    real dataclass with the same fields, which is made on first use, because few programs need
+    it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -51,7 +52,7 @@ def _same_dataclass() -> Any:
     return dataclasses.make_dataclass(
         "ConsumerRecord",
         list(_TYPES.items()),
-        namespace={"__doc__": "Has the fields of a record."},  # the default needs a signature
+        namespace={"__doc__": "Has the fields of a record."},  # else computed from the signature
         init=False,
         repr=False,
         eq=False,
@@ -59,8 +60,8 @@ def _same_dataclass() -> Any:
 
 
 class _Signature:
-    """The signature of the constructor for `inspect.signature`, because a compiled type has none. A
-    subclass with its own constructor has the signature of that constructor."""
+    """A descriptor for `__signature__`: `inspect` finds no signature of a compiled type. For a
+    subclass with its own constructor, `inspect` reads that constructor."""
 
     def __get__(self, record: object, kind: type) -> inspect.Signature:
         if kind.__init__ is not Record.__init__:  # type: ignore[misc]
@@ -74,7 +75,7 @@ class _Signature:
 
 
 class Record:
-    """A record read from a partition; mutable, and takes further attributes."""
+    """A record read from a partition. It is mutable, and may get further attributes."""
 
     __dataclass_fields__ = _OfDataclass("__dataclass_fields__")
     __dataclass_params__ = _OfDataclass("__dataclass_params__")
@@ -137,7 +138,7 @@ class Record:
         return bool(self._astuple() == other_record._astuple())
 
     def __ne__(self, other: object) -> bool:
-        # Without this method, an extension type ignores the `__eq__` of its subclasses.
+        # An extension type without `__ne__` would not call the `__eq__` of a subclass.
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]  # mutable, and compared by value
@@ -153,8 +154,8 @@ class Record:
 
 
 class RecordFields(dict[str, Any]):
-    """The `__dict__` of a compiled record, with its fields and further attributes. Changes of the
-    dict change the record."""
+    """The `__dict__` of a compiled record: its fields and further attributes. A change of this dict
+    changes the record."""
 
     __slots__ = ("_record",)
 
@@ -206,13 +207,13 @@ class RecordFields(dict[str, Any]):
 
 
 def _set_attribute(record: Record, name: str, value: Any) -> None:
-    # The garbage collector does not track new records. Track this record from now on, because its
-    # new attribute may make it part of a reference cycle.
+    # The garbage collector ignores new records. The attribute may make this record part of a
+    # reference cycle, so the garbage collector must track the record from now on.
     _cpython.set_tracked(record, name, value)
 
 
 def _set_fields(record: Record, values: dict[str, Any]) -> None:
-    # Pydantic sets `__dict__` of dataclass instances.
+    # Called for `record.__dict__ = values`, which Pydantic does with dataclasses.
     fields = RecordFields(record)
     fields.clear()
     fields.update(values)
@@ -224,7 +225,7 @@ class _Model:
 
 _cpython.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
 _cpython.present_as(Record, "aiokafka.structs", "ConsumerRecord")
-# The `__init__` of a compiled extension type does not allow setting `__annotations__`.
+# Annotations of `__init__`, except in an extension type, whose methods are read-only.
 with contextlib.suppress(AttributeError):
     Record.__init__.__annotations__ = {**_TYPES, "return": "None"}
 
@@ -233,7 +234,7 @@ if TYPE_CHECKING:
 
     @dataclass
     class ConsumerRecord(Generic[KT, VT]):
-        """A record read from a partition; mutable, and takes further attributes."""
+        """A record read from a partition. It is mutable, and may get further attributes."""
 
         topic: str
         """The topic that the record was read from."""

@@ -1,7 +1,7 @@
-"""Operations of CPython's C API: garbage collection flags, type names, awaitables.
+"""Pure Python forms of functions that compiled modules take from `_cpython_native.pxd`.
 
-Compiled modules use the C forms in `_cpython_native.pxd`. These functions replace the C forms when
-the same modules run as plain sources; most of them do nothing.
+The C forms call CPython's C API: they set garbage collection flags, type names and awaitables. When
+the same modules run as plain sources, they use the forms below, most of which do nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 __all__ = [
     "call",
     "make_untracked",
+    "new_buffer",
     "own_dict",
     "present_as",
     "ready",
@@ -27,32 +28,38 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-# -- Exclude records from garbage collection while they cannot be part of a reference cycle:
-# the collector took a third of the time of reading to traverse all records
+def new_buffer(size: int) -> bytearray:
+    """Return a bytearray with arbitrary content. The C form saves the time to fill it with
+    zeros."""
+    return bytearray(size)
+
+
+# -- Exclude records from garbage collection while they cannot be part of a reference cycle. The
+# traversal of all records by the garbage collector would take a third of the time of reading.
 
 
 def untrack(instance: Any) -> None:
-    """Exclude `instance`, which must refer to no containers, from garbage collection."""
+    """Exclude `instance` from garbage collection. It must not refer to containers."""
 
 
 def track(instance: Any) -> None:
-    """Include `instance` in garbage collection again, before it may join a reference cycle."""
+    """Include `instance` in garbage collection again, before it can refer to containers."""
 
 
 def set_tracked(instance: Any, name: str, value: Any) -> None:
-    """Set an attribute, and include `instance` in garbage collection again."""
+    """Set an attribute of `instance`, and include `instance` in garbage collection again."""
     object.__setattr__(instance, name, value)
 
 
 def set_plainly(cls: Any) -> None:
-    """Remove the `__setattr__` of `cls` that calls `set_tracked`: uncompiled instances are always
-    tracked."""
+    """Remove `cls.__setattr__`, which calls `set_tracked`: instances of plain classes are always
+    tracked by the garbage collector, so the default is enough and faster."""
     del cls.__setattr__
 
 
 def spare_dict(instance: Any) -> None:
-    """Free the empty `__dict__` of a new extension type instance. Python creates a new `__dict__`
-    on demand."""
+    """Free the empty `__dict__` of a new instance of an extension type, to save memory. Python
+    creates a `__dict__` again when an attribute is set."""
 
 
 _new_tuple: Callable[..., Any] = tuple.__new__
@@ -61,49 +68,50 @@ _new_tuple: Callable[..., Any] = tuple.__new__
 def make_untracked(cls: Any, fields: tuple[Any, ...]) -> Any:
     """Return an instance of `cls`, a subclass of tuple, that the garbage collector ignores.
 
-    Used for RecordMetadata, which cannot be part of a reference cycle. Futures keep thousands of
-    RecordMetadata in memory; tracking them would trigger full collections.
+    For RecordMetadata, which cannot be part of a reference cycle. An application that keeps the
+    futures of thousands of records would trigger full garbage collections otherwise.
     """
     return _new_tuple(cls, fields)
 
 
 def own_dict(instance: Any) -> dict[str, Any]:
-    """Return the real `__dict__` of an instance, without its C members."""
+    """Return the `__dict__` in which Python stores further attributes of an instance. It does not
+    have the C members of an extension type."""
     return instance.__dict__  # type: ignore[no-any-return]
 
 
 def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: type) -> None:
-    """Make an extension type use `set_attribute` and show the property `dictionary` as `__dict__`.
+    """Set the `__setattr__` and the `__dict__` property of an extension type.
 
-    The type then behaves like the Python class `model`, so that `object.__setattr__` accepts
-    instances of the type. Does nothing for uncompiled classes.
+    `model` is a Python class with the same `__setattr__`: its slot function makes
+    `object.__setattr__` accept instances of the extension type. Does nothing for plain classes.
     """
 
 
 def present_as(cls: type, module: str, name: str) -> None:
-    """Set the module and name that `repr`, `pickle` and documentation show.
+    """Set the module and name of a class, as `repr`, `pickle` and documentation use them.
 
-    The C form is for extension types, whose attributes are read-only in Python. Both strings have
-    to be literals.
+    Python cannot set these attributes of an extension type, but the C form can. Its parameters are
+    C strings, so pass literals.
     """
     cls.__module__ = module
     cls.__qualname__ = cls.__name__ = name
 
 
 async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]], source: S) -> T:
-    """Return `take(source)` if that is not None, else `await find(source)`. Neither function runs
-    before the result of `call` is awaited.
+    """Return `take(source)` if the result is not None, else `await find(source)`.
 
-    The C form costs less than a coroutine.
+    The C form is an awaitable that costs less than a coroutine. As with a coroutine, no function
+    is called before the awaitable is awaited.
     """
     value = take(source)
     return await find(source) if value is None else value
 
 
 def ready(value: T) -> Generator[Any, None, T]:
-    """Return an iterator for `__await__` that ends at once with `value`.
+    """Return an iterator for an `__await__` method, such that `await` returns `value` at once.
 
-    The C form returns `value` without raising StopIteration.
+    The C form needs no StopIteration, which makes it faster.
     """
     return value
     yield  # type: ignore[unreachable]

@@ -1,5 +1,13 @@
 # The C forms of aiokafka/_cpython.py.
 
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
+
+# -- Memory
+
+cdef inline bytearray new_buffer(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 # -- The garbage collector
 
 cdef extern from "Python.h":
@@ -122,19 +130,21 @@ cdef extern from *:
     """
     typedef PyObject *(*AiokafkaStep)(PyObject *source);
 
-    /* A coroutine, which is its own `__await__()`: `anext(records, default)` asks for that again
-       each time it goes on. It has a source until it begins, something to wait for while it waits,
-       and neither when it has ended. `find` is NULL where None is a value like others. */
+    /* The awaitable of `call` and `ready`, with the methods of a coroutine. `__await__()` returns the
+       awaitable itself, because `anext(records, default)` calls `__await__()` before each step.
+       `source` is set until the first step, `waiting` (the iterator of `find`'s result) while the
+       awaitable waits; both are NULL after the end. `find` is NULL in `ready`: None is then a
+       result like any other. */
     typedef struct {
         PyObject_HEAD
         AiokafkaStep take, find;
         PyObject *source;
         PyObject *waiting;
-        /* Whether `__await__()` was called last, while somebody awaits it. */
+        /* Whether `__await__()` was called during a wait, and no step has followed yet. */
         int is_asked_again;
     } AiokafkaCall;
 
-    /* The last one that was freed: there is rarely more than one at a time. */
+    /* The last freed awaitable, for reuse: there is rarely more than one at a time. */
     static CYTHON_UNUSED AiokafkaCall *aiokafka_spare_call = NULL;
 
     static int aiokafka_call_traverse(PyObject *self, visitproc visit, void *arg) {
@@ -161,7 +171,7 @@ cdef extern from *:
         return NULL;
     }
 
-    /* Wait for what `find` returns; -1 if it raises. */
+    /* Begin to wait for the result of `find`; return -1 if `find` raises. */
     static int aiokafka_call_wait(AiokafkaCall *call, PyObject *source) {
         PyObject *awaitable = call->find(source);
         if (!awaitable) return -1;
@@ -199,9 +209,10 @@ cdef extern from *:
         return how;
     }
 
-    /* Of a second task that awaits it: `__await__()`, and then this. It must not take a step of the
-       first one's wait, nor end that when it is cancelled. `anext(records, default)` asks for
-       `__await__()` before each of its steps, but takes them by `__next__()` or `send()`. */
+    /* The step of an `await` expression. If a second task awaits the same awaitable, the second task
+       calls `__await__()` and then this function, during the wait of the first task: raise, so that
+       the second task neither advances nor cancels that wait. `anext(records, default)` also calls
+       `__await__()` during a wait, but then takes its step by `__next__()` or `send()`. */
     static PySendResult aiokafka_call_await_send(
         PyObject *self, PyObject *sent, PyObject **result
     ) {
@@ -224,7 +235,7 @@ cdef extern from *:
         ((AiokafkaCall *) self)->is_asked_again = 0;
         how = aiokafka_call_send(self, sent, &value);
         if (how != PYGEN_RETURN) return value;
-        /* An instance: of a tuple alone Python would make arguments. */
+        /* Create the StopIteration here: Python would pass the items of a tuple as arguments. */
         end = PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, NULL);
         Py_DECREF(value);
         if (end) {
@@ -248,7 +259,7 @@ cdef extern from *:
     }
 
     static PyObject *aiokafka_call_raise(PyObject *given) {
-        /* Of a type, a value and a traceback, or an exception alone, as coroutines take it. */
+        /* As for coroutines, `given` is an exception, or a type, a value and a traceback. */
         PyObject *type = NULL, *value = NULL, *traceback = NULL;
         if (!PyArg_UnpackTuple(given, "throw", 1, 3, &type, &value, &traceback)) return NULL;
         if (PyExceptionInstance_Check(type)) {
@@ -324,7 +335,7 @@ cdef extern from *:
             aiokafka_spare_call = NULL;
             (void) PyObject_Init((PyObject *) made, &aiokafka_call_type);
         } else {
-            /* Does nothing the second time. */
+            /* A repeated call does nothing. */
             if (PyType_Ready(&aiokafka_call_type) < 0) return NULL;
             made = PyObject_GC_New(AiokafkaCall, &aiokafka_call_type);
             if (!made) return NULL;

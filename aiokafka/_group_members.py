@@ -1,5 +1,8 @@
-"""The consumers of an event loop by group, so that a transactional producer that has only the name
-of a group can commit as the member that read the records (KIP-447)."""
+"""The consumers of each event loop, by group.
+
+A transactional producer that gets only a group id for its offsets looks up the consumer here, and
+commits with the member id and generation of that consumer (KIP-447).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _readers: WeakKeyDictionary[AbstractEventLoop, dict[str, WeakSet[GroupView]]] = 
 
 
 def add_reader(loop: AbstractEventLoop, reader: GroupView) -> None:
-    """Make `readers` return this consumer until it is garbage-collected."""
+    """Register a consumer, until it is garbage-collected."""
     groups = _readers.setdefault(loop, {})
     for group_id in [group_id for group_id, found in groups.items() if not found]:
         del groups[group_id]
@@ -24,12 +27,13 @@ def add_reader(loop: AbstractEventLoop, reader: GroupView) -> None:
 
 
 def readers(loop: AbstractEventLoop, cluster_id: str | None, group_id: str) -> list[GroupView]:
-    """Return the consumers of this loop with `group_id` whose cluster is the same or unknown."""
+    """Return the consumers of a loop and group, in the cluster `cluster_id` or in an unknown
+    cluster."""
     found = _readers.get(loop, {}).get(group_id, ())
     return [reader for reader in found if _is_same(reader.cluster_id, cluster_id)]
 
 
 def _is_same(one: str | None, other: str | None) -> bool:
-    """Return whether two cluster ids may be of one cluster. Brokers before Kafka 0.10.1 report no
-    id (None)."""
+    """Return whether two cluster ids are equal or one is unknown: brokers before Kafka 0.10.1
+    report no cluster id (None)."""
     return one is None or other is None or one == other

@@ -1,4 +1,4 @@
-"""The health of a client: its state, broker outages, and calls that have waited for long."""
+"""The health of a client: its state, outages of brokers, and waits longer than five seconds."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ __all__ = [
     "Stall",
     "StateLog",
     "StateReason",
+    "StrEnum",
     "Wait",
     "Waits",
-    "Word",
     "broker_health",
     "joint_outage",
     "named",
@@ -53,8 +53,8 @@ __all__ = [
 # -- States
 
 
-class Word(str, enum.Enum):
-    """A string enum whose members print as their value, also on Python 3.10."""
+class StrEnum(str, enum.Enum):
+    """A copy of `enum.StrEnum`, which Python 3.10 lacks: `str()` of a member is its value."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -63,8 +63,8 @@ class Word(str, enum.Enum):
         return format(str(self.value), spec)
 
 
-class ConsumerState(Word):
-    """The states of a consumer; strings such as `"running"`."""
+class ConsumerState(StrEnum):
+    """The states of a consumer. Members are equal to strings such as `"running"`."""
 
     NEW = "new"
     """`start` was not called."""
@@ -76,7 +76,7 @@ class ConsumerState(Word):
     """There is neither a subscription nor a manual assignment."""
 
     REBALANCING = "rebalancing"
-    """The consumer joins or rejoins its group, and owns no partitions meanwhile."""
+    """The consumer joins or rejoins its group, and owns no partitions until the rebalance ends."""
 
     RUNNING = "running"
     """The consumer fetches. With a group, it is a member with an assignment."""
@@ -86,8 +86,8 @@ class ConsumerState(Word):
     `max_poll_interval_ms`. It rejoins with the next request."""
 
     UNREACHABLE = "unreachable"
-    """The group's coordinator does not respond, or no partition can be read: for five seconds the
-    brokers have sent no response, or only error responses. The consumer keeps retrying."""
+    """The group's coordinator does not respond, or no partition can be read: for five seconds,
+    requests got no response or an error. The consumer keeps retrying."""
 
     FAILED = "failed"
     """The consumer failed, for example because another member took its `group_instance_id`. Every
@@ -97,18 +97,18 @@ class ConsumerState(Word):
     """`stop` was called."""
 
 
-class ProducerState(Word):
-    """The states of a producer; strings such as `"running"`."""
+class ProducerState(StrEnum):
+    """The states of a producer. Members are equal to strings such as `"running"`."""
 
     NEW = "new"
-    """`start` was not called, or has not returned."""
+    """`start` was not called, or has not returned yet."""
 
     RUNNING = "running"
     """The producer has started and can send."""
 
     UNREACHABLE = "unreachable"
-    """The brokers of all pending records do not respond, or have accepted none for five seconds; or
-    no broker responds at all. The producer keeps retrying."""
+    """No pending record can be delivered: for five seconds, the leaders of their partitions have
+    not responded or have accepted no batch; or no broker responds. The producer keeps retrying."""
 
     FAILED = "failed"
     """The producer failed, for example because another producer took its `transactional_id`."""
@@ -124,42 +124,43 @@ class ProducerState(Word):
 
 
 Failure = tuple[float, BaseException | None]
-"""The time (loop time) and the error."""
+"""An error with its time (loop time); None for no error."""
 
 Due = tuple[float, str, float]
-"""The send time of a request (loop time), its name, and the expected response time of a healthy
-broker in seconds."""
+"""A request in flight: its send time (loop time), its name, and the seconds within which a healthy
+broker responds."""
 
-# Errors that start or continue an outage, although some of them are responses: the broker is not,
-# or not yet, the coordinator.
-_AWAY = (
+# Errors that start or continue an outage, although most are responses: the broker responds, but not
+# as the coordinator.
+_OUTAGE_ERRORS = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
     RequestTimedOutError,
 )
 
-# Errors of coordinator requests while a new cluster creates its internal topics.
+# Errors that coordinator requests get while a new cluster creates its internal topics.
 _SETTLING = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
 )
-# Before the first success, `_SETTLING` errors start an outage only after so many seconds.
+# Seconds for which `_SETTLING` errors start no outage, if no request has succeeded yet.
 _SETTLED_AFTER = 5.0
 
-# Number of earlier states that are kept.
+# Number of earlier states that a StateLog keeps.
 _REMEMBERED = 20
 
-# Expected response time of a healthy broker, in seconds, for a request that does not block.
+# Seconds within which a healthy broker responds to a request that the broker does not block.
 PROMPT = 1.0
 
 
 class NodeHealth:
-    """Tracks whether one party (a broker, or a coordinator) responds, and since when it does not.
+    """Tracks the outages of one party: of a broker, or of the coordinator of a group.
 
-    Senders of requests report each request here. An outage counts from the time when the missing
-    response was due. The start and the end of an outage are each logged once.
+    Senders report each request with `asked` and its result with `succeed` or `fail`. An outage
+    starts at the time when the missing response was due, and ends with the next response. The start
+    and the end of an outage are each logged once.
     """
 
     __slots__ = (
@@ -210,22 +211,24 @@ class NodeHealth:
         self._loop = asyncio.get_running_loop()
 
     def asked(self, request: str, patience: float = 0.0) -> _RequestInFlight:
-        """Return a context manager that calls `expect` at its start and `forgive` at its end."""
+        """Return a context manager for the time in which a request is in flight. The arguments are
+        those of `expect`."""
         return _RequestInFlight(self, request, patience)
 
     def expect(self, request: str, patience: float = 0.0) -> Due:
-        """Register a request in flight; `forgive` removes the returned entry.
+        """Register a request in flight; return the argument for `forgive`, which removes the
+        request.
 
         Args:
             request: The name of the request in messages, such as "Fetch".
-            patience: Seconds that the broker may block the request, added to :data:`PROMPT`.
+            patience: Seconds for which the broker may block the request, as for a Fetch.
         """
         due = (self._loop.time(), request, patience + PROMPT)
         self._due.append(due)
         return due
 
     def forgive(self, due: Due) -> None:
-        """Remove a request that has ended, with a response or without."""
+        """Remove the request `due` that is not in flight any more, whatever its result."""
         self._due.remove(due)
 
     @property
@@ -234,7 +237,7 @@ class NodeHealth:
         return bool(self._due)
 
     def succeed(self) -> None:
-        """Record a response of the party, which ends its outage."""
+        """Record a response of the party; it ends an outage."""
         self.answered_at = now = self._loop.time()
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
@@ -242,8 +245,8 @@ class NodeHealth:
             self._changed()
 
     def fail(self, error: KafkaError) -> None:
-        """Record a failure, which starts or continues an outage: the party has not responded, or
-        cannot serve requests."""
+        """Record a failed request, which starts or continues an outage: there was no response, or
+        the response says that the party cannot serve requests."""
         if self._is_closed:
             return
         now = self._loop.time()
@@ -254,15 +257,14 @@ class NodeHealth:
             return
         if self.failing_since is None:
             self._log.warning("%s does not answer: %s", self.place, error)
-            # The outage began when the response was due: a request times out long after that.
+            # A request fails long after its response was due: the outage began at the due time.
             self.failing_since = min([now, *(due for due, _ in self._dues())])
             self._changed()
         else:
             self._log.debug("%s does not answer: %s", self.place, error)
 
     def _is_settling(self, now: float, error: KafkaError) -> bool:
-        """Return whether `error` may come from a new cluster that still creates its internal
-        topics."""
+        """Return whether a new cluster that still creates its internal topics explains `error`."""
         if self.answered_at is not None or self.failing_since is not None:
             return False
         if self._first_failed_at is None:
@@ -273,16 +275,16 @@ class NodeHealth:
         return is_settling
 
     def note(self, error: KafkaError) -> None:
-        """Call `succeed` for an error code from a party that serves requests, `fail` for other
-        errors."""
+        """Record an error of a request: as a response (`succeed`) if it is an error code of a party
+        that serves requests, else as a failure (`fail`)."""
         is_answer = isinstance(error, (BrokerResponseError, CommitFailedError))
-        if is_answer and not isinstance(error, _AWAY):
+        if is_answer and not isinstance(error, _OUTAGE_ERRORS):
             self.succeed()
         else:
             self.fail(error)
 
     def close(self) -> None:
-        """Ignore failures from now on: this client closes its connections."""
+        """Ignore all later failures: this client closes its connections, which fails requests."""
         self._is_closed = True
 
     def _changed(self) -> None:
@@ -290,11 +292,12 @@ class NodeHealth:
             self.on_change()
 
     def forget(self) -> None:
-        """Clear the outage: the party has got no requests for a while, and may be available now."""
+        """End the outage without a response: no requests have tested the party for a while."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
-        """Return the loop time at which the missing response was due; None if none is overdue."""
+        """Return the start of the outage, else the time when the oldest overdue response was due
+        (loop times); None if no response is overdue."""
         if self.failing_since is not None:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
@@ -304,8 +307,8 @@ class NodeHealth:
         return [(due, request) for due, request in self._dues() if heard < due < now]
 
     def _dues(self) -> list[tuple[float, str]]:
-        """Return the expected response time (loop time) and the name of each request in flight."""
-        # A broker reads no requests while it throttles this client, so no response is due then.
+        """Return (due time of the response as loop time, name) of each request in flight."""
+        # A broker that throttles this client reads no requests: count the time from the end.
         if self._due and self._resumes_at is not None:
             self._resumed_at = max(self._resumed_at, self._resumes_at())
         since = self._resumed_at
@@ -313,15 +316,15 @@ class NodeHealth:
 
     @property
     def place(self) -> str:
-        """The name of the party, and its address if known."""
+        """The name of the party with its address, if known, for logs and errors."""
         address = self._address() if self._address is not None else ""
         text = f"{self.name} at {address}" if address else self.name
         return Subject(text, **about(self.name))
 
     def outage(self, now: float) -> Outage | None:
-        """Return the current outage (`now`: loop time), None if there is none.
+        """Return the outage at the loop time `now`; None if there is no outage.
 
-        `Outage.error` is an error of this outage, never of an earlier one.
+        `Outage.error` is an error of this outage, not of an earlier outage.
         """
         since = self.silent_since(now)
         if since is None:
@@ -340,7 +343,7 @@ def broker_health(
     log: logging.Logger | SubjectLog,
     on_change: Callable[[], None] | None,
 ) -> NodeHealth:
-    """Return a new NodeHealth of the broker `node_id`."""
+    """Return a new NodeHealth for the broker `node_id` of `client`."""
     return NodeHealth(
         Subject(f"Broker {node_id}", node_id=node_id),
         log,
@@ -351,30 +354,30 @@ def broker_health(
 
 
 class _RequestInFlight:
-    """The context manager of `NodeHealth.asked`. A class, because it is created for each request
-    and `contextlib.contextmanager` costs several times as much."""
+    """The context manager of `NodeHealth.asked`, created for each request. A class costs a fraction
+    of `contextlib.contextmanager`."""
 
-    __slots__ = ("_contact", "_due", "_patience", "_request")
+    __slots__ = ("_due", "_health", "_patience", "_request")
 
-    def __init__(self, contact: NodeHealth, request: str, patience: float) -> None:
-        self._contact = contact
+    def __init__(self, health: NodeHealth, request: str, patience: float) -> None:
+        self._health = health
         self._request = request
         self._patience = patience
 
     def __enter__(self) -> None:
-        self._due = self._contact.expect(self._request, self._patience)
+        self._due = self._health.expect(self._request, self._patience)
 
     def __exit__(self, *_: object) -> None:
-        self._contact.forgive(self._due)
+        self._health.forgive(self._due)
 
 
 class Outage:
-    """An outage of one party or of several.
+    """An outage of one party, or the joint outage of several parties.
 
     Args:
         since: The start of the outage (loop time).
         parties: The parties that do not respond.
-        error: The last error of this outage; None if no request has failed, only become overdue.
+        error: The last error of this outage; None while requests are overdue but none has failed.
         text: The name and address of the party, and the error or the overdue request.
     """
 
@@ -393,10 +396,10 @@ class Outage:
 
 
 def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
-    """Return one outage for a client whose parties are all unavailable.
+    """Return the joint outage of a client all of whose parties are unavailable.
 
-    It began when the last party became unavailable, or at `since`. Its `text` joins the texts of
-    all `outages`, and its `error` is the error of the newest outage that has one.
+    The joint outage began when the last party became unavailable, or at `since`. Its `text` joins
+    the texts of `outages`, and its `error` is that of the newest outage with an error.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -409,7 +412,7 @@ def joint_outage(outages: Collection[Outage], since: float | None = None) -> Out
 
 
 class StateReason:
-    """A state, its reason, and its start (loop time) if known."""
+    """A state of a client, the reason, and the start (loop time) if known."""
 
     __slots__ = ("reason", "since", "state")
 
@@ -420,13 +423,12 @@ class StateReason:
 
 
 class StateLog:
-    """Keeps the current state of a client, its start, and the previous 20 states; logs each change
-    once.
+    """Keeps the current state of a client and the 20 states before; logs each change of the state.
 
     Args:
         subject: The name of the client in log lines.
         first: The initial state.
-        alarming: The states whose start and end are logged as warnings.
+        alarming: The states whose start and end are logged at WARNING, not at INFO.
     """
 
     def __init__(self, subject: str, first: str, alarming: Collection[str]) -> None:
@@ -436,12 +438,12 @@ class StateLog:
         self._subject = subject
         self._alarming = alarming
         self.before: deque[tuple[float, StateReason]] = deque(maxlen=_REMEMBERED)
-        """The start (loop time) and the StateReason of each earlier state, the oldest first."""
+        """(start as loop time, StateReason) of the earlier states, the oldest first."""
 
     def note(self, state: StateReason, log: logging.Logger, *, is_last: bool = False) -> bool:
-        """Enter `state` and log a change; return whether the state differs from the previous one.
+        """Set the current state; log and return whether it differs from the previous state.
 
-        `is_last`: log the end of an alarming state at INFO, because the client stops.
+        `is_last`: the client stops, so log the end of an alarming state at INFO.
         """
         before, self.current = self.current, state
         if state.state == before.state:
@@ -461,10 +463,10 @@ class StateLog:
         return True
 
 
-def newest(failures: Iterable[Failure], contacts: Iterable[NodeHealth]) -> Failure:
-    """Return the latest error among `failures` and the last errors of `contacts`, with its time;
-    (0.0, None) without an error."""
-    known = [*failures, *((contact.error_at, contact.error) for contact in contacts)]
+def newest(failures: Iterable[Failure], parties: Iterable[NodeHealth]) -> Failure:
+    """Return the latest of `failures` and of the last errors of `parties`, with its time; (0.0,
+    None) if there is no error."""
+    known = [*failures, *((party.error_at, party.error) for party in parties)]
     return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
 
 
@@ -478,12 +480,12 @@ def _when(failure: Failure) -> float:
 LASTING = 5.0
 """Seconds after which a wait is logged and listed by `health()`."""
 
-# Seconds between two checks of the waits.
+# Seconds between two checks for waits longer than `LASTING`.
 _INTERVAL = 1.0
-# A call that is repeated within so many seconds after it timed out continues the same wait. For a
-# call that timed out after less than `LASTING` seconds, the limit is `LASTING`.
+# An application often repeats a call that timed out. Within this number of seconds, the repeated
+# call continues the same wait. After a call of less than `LASTING` seconds the limit is `LASTING`.
 _GAP = 30.0
-# Limit of remembered calls that timed out.
+# Limit of the calls that timed out and may be repeated.
 _MOST_LATE = 100
 # Limit of names in one log line.
 _MOST_NAMES = 5
@@ -491,19 +493,19 @@ _MOST_NAMES = 5
 _LATE = (KafkaTimeoutError, OutOfTimeError, asyncio.TimeoutError, asyncio.CancelledError)
 
 Source = Callable[[float], Iterable["Stall"]]
-"""Returns the stalled partitions and requests of a client; the argument is the loop time."""
+"""Returns the partitions and requests that make no progress; the argument is the loop time."""
 
 
 class Stall:
-    """A wait of a client, as of one check.
+    """A wait of a client, as seen by one check.
 
     Args:
-        kind: What the client waits for, such as "records of", followed by the name of `partition`.
+        kind: What the client waits for; before the name of `partition`, a text as "records of".
         since: The start of the wait (loop time).
-        error: The last error, None without one.
+        error: The last error of the wait; None if there was no error.
         error_at: The time of `error` (loop time).
-        reason: The reason in words; "" if unknown.
-        is_logged: Whether the cause was already logged elsewhere.
+        reason: The reason of the wait in words; "" if unknown.
+        is_logged: Whether other code has logged the cause, so that the wait need not be logged.
     """
 
     __slots__ = ("error", "error_at", "is_logged", "kind", "partition", "reason", "since")
@@ -528,7 +530,8 @@ class Stall:
 
     @property
     def key(self) -> object:
-        """The identity of the wait, stable across checks while the text of the wait may change."""
+        """The identity of the wait. It stays the same if the text in `kind` changes between
+        checks."""
         return self.partition or self.kind.partition(" (")[0]
 
     @property
@@ -538,7 +541,7 @@ class Stall:
 
 
 class Wait:
-    """A context manager that lists a waiting call in `Waits`."""
+    """A context manager that registers a call in `Waits` while the call waits."""
 
     __slots__ = (
         "_is_logged",
@@ -584,7 +587,7 @@ class Wait:
         self._waits.end(self, error)
 
     def note(self, error: BaseException) -> None:
-        """Set the error of the last attempt."""
+        """Set the error of the last attempt, which explains the wait."""
         # Store a copy without the traceback, which would keep the failed call's frames in memory.
         self.error = renewed(error)
         self.error_at = self._waits.time()
@@ -601,14 +604,14 @@ class Wait:
 
 
 class Waits:
-    """Lists the waits of a client: calls, which register here, and stalled partitions, which
-    `source` returns.
+    """The waits of a client: calls, which register with `on`, and partitions without progress,
+    which `follow`'s `source` returns.
 
-    A wait longer than `LASTING` is logged once as WARNING, and once at INFO when it ends. Nothing
-    here runs per record or per request.
+    A wait longer than `LASTING` is logged at WARNING once, and at INFO when it ends. No code here
+    runs for each record or request.
 
-    Owns: the waiting calls; the calls that timed out recently, so that repeating them logs one
-    WARNING; the logged waits.
+    Owns: the waiting calls; the calls that timed out recently, because a call that the application
+    repeats in a loop is one wait and logs one WARNING; and the logged waits.
     """
 
     def __init__(self, log: logging.Logger, subject: str) -> None:
@@ -618,17 +621,20 @@ class Waits:
         self._late: dict[str, tuple[float, float]] = {}
         self._logged: dict[object, Stall] = {}
         self.is_followed = False
-        """Whether a producer or consumer has called `follow`. Other clients need no list of waits,
-        because all of their calls have deadlines."""
-        self._looked_at = self._loop.time()
+        """Whether a producer or consumer has called `follow`. The calls of other clients all have
+        deadlines, so their waits need no checks."""
+        self._checked_at = self._loop.time()
         self._source: Source = lambda _: ()
         self._judge: Callable[[], bool] = lambda: False
 
     def follow(self, log: logging.Logger, source: Source, judge: Callable[[], bool]) -> None:
-        """Include the waits that `source` returns, and use another logger.
+        """Check the waits of a producer or consumer, too, and log to its logger.
 
-        Each check calls `judge()`, which returns whether the logged state of the client explains
-        all waits.
+        Args:
+            log: The logger of the producer or consumer.
+            source: Returns the partitions and requests without progress.
+            judge: Called by each check. Returns whether the logged state of the client, such as
+                UNREACHABLE, explains all waits: they are then not logged.
         """
         self.is_followed = True
         self._log = SubjectLog(log, self._log.subject)
@@ -643,22 +649,23 @@ class Waits:
         why: Callable[[], BaseException | None] | None = None,
         is_logged: Callable[[], bool] | None = None,
     ) -> Wait:
-        """Return a context manager for a wait, such as for "OffsetCommit of group 'g'".
+        """Return a context manager for the time in which a call waits.
 
         Args:
+            key: What the call waits for, such as "OffsetCommit of group 'g'".
             partitions: The partitions of the call.
             reason: The reason of the wait before the first error.
-            why: Returns the current error, for callers that do not call `Wait.note`.
-            is_logged: Returns whether the cause was already logged elsewhere.
+            why: Returns the present error, for callers that do not call `Wait.note`.
+            is_logged: Returns whether other code has logged the cause.
         """
         return Wait(self, key, partitions, reason, why, is_logged)
 
     def time(self) -> float:
-        """Return the loop time, also when called from outside the running loop."""
+        """Return the loop time. No loop needs to run in the caller's thread."""
         return self._loop.time()
 
     def begin(self, wait: Wait) -> None:
-        """Add a call. If the same call timed out recently, the new call continues its wait."""
+        """Register a call. If a call with the same key timed out recently, continue its wait."""
         wait.since = now = self._loop.time()
         if self._late:
             since, ended_at = self._late.get(wait.key, (now, now))
@@ -667,8 +674,8 @@ class Waits:
         self._calls[wait] = None
 
     def end(self, wait: Wait, error: BaseException | None) -> None:
-        """Remove a call. Remember it if it timed out, was cancelled, or failed after `LASTING`
-        seconds: the application may repeat it."""
+        """Remove a call. Store its key if the call timed out, was cancelled, or failed after
+        `LASTING` seconds, because the application may repeat such a call."""
         del self._calls[wait]
         now = self._loop.time()
         has_lasted = error is not None and now - wait.since >= LASTING
@@ -687,7 +694,7 @@ class Waits:
         for wait in list(self._calls):
             if now - wait.since >= LASTING:
                 stall = wait.stall()
-                # Of several calls with the same key, use the earliest start and the last error.
+                # Join calls with the same key: take the earliest start and the last error.
                 other = found.get(wait.key, stall)
                 last = max(stall, other, key=lambda one: one.error_at)
                 last.since = min(stall.since, other.since)
@@ -697,32 +704,32 @@ class Waits:
         return sorted(lasting, key=lambda stall: stall.since)
 
     def gauges(self) -> dict[str, float]:
-        """Return the gauges of the waits longer than `LASTING`: their number, and the age of the
-        oldest wait in seconds."""
+        """Return the gauges `stalled_count` and `stalled_age`: the number of waits longer than
+        `LASTING`, and the age of the oldest of these waits in seconds."""
         lasting = self.lasting()
         age = self._loop.time() - lasting[0].since if lasting else 0.0
         return {"stalled_count": len(lasting), "stalled_age": age}
 
     async def run(self) -> None:
-        """Check the waits periodically, until cancelled."""
-        self._looked_at = self._loop.time()
+        """Log waits periodically, until cancelled; the body of a background task."""
+        self._checked_at = self._loop.time()
         while True:
             await asyncio.sleep(_INTERVAL)
-            if not self.has_stood_still:
-                self.look()
-            self._looked_at = self._loop.time()
+            if not self.loop_was_blocked:
+                self.log_waits()
+            self._checked_at = self._loop.time()
 
     @property
-    def has_stood_still(self) -> bool:
-        """Whether the event loop was blocked since the last check: responses that arrived during
-        that time may not have been read yet."""
-        return self._loop.time() - self._looked_at > 2 * _INTERVAL
+    def loop_was_blocked(self) -> bool:
+        """Whether the event loop was blocked since the last check. Responses may have arrived and
+        not have been read yet, so overdue responses prove nothing."""
+        return self._loop.time() - self._checked_at > 2 * _INTERVAL
 
-    def look(self) -> None:
-        """Log each wait once it exceeds `LASTING`, and once when it has ended."""
+    def log_waits(self) -> None:
+        """Log the waits that have exceeded `LASTING` or ended since the last call."""
         is_explained = self._judge()
         if is_explained and not self._logged:
-            return  # nothing to log; avoids listing many partitions during an outage
+            return  # during an outage, do not collect the waits of all partitions in vain
         lasting = {stall.key: stall for stall in self.lasting()}
         if not lasting and not self._logged:
             return
@@ -736,30 +743,32 @@ class Waits:
             seconds = now - min(stall.since for stall in new)
             self._log.warning("No progress for %.1f s: %s", seconds, _described(new))
             self._logged.update((stall.key, stall) for stall in new)
-        over = [key for key in self._logged if key not in lasting and not self._may_go_on(key)]
+        over = [
+            key for key in self._logged if key not in lasting and not self._may_be_repeated(key)
+        ]
         if over:
             ended = [self._logged.pop(key) for key in over]
             for stall in ended:
                 stall.reason = ""
             self._log.info("Not waiting any more: %s", _described(ended))
 
-    def _may_go_on(self, key: object) -> bool:
-        """Return whether the call `key` timed out so recently that a repetition continues its
-        wait."""
+    def _may_be_repeated(self, key: object) -> bool:
+        """Return whether a call with this key timed out so recently that a repeated call would
+        continue the wait."""
         late = self._late.get(key) if isinstance(key, str) else None
         return late is not None and self._loop.time() - late[1] <= _GAP
 
 
 def named(partitions: Collection[TopicPartition]) -> str:
-    """Return the names of the first few partitions and the number of the others."""
+    """Return the names of the first `_MOST_NAMES` partitions, and the number of the others."""
     first = ", ".join(f"{tp[0]}-{tp[1]}" for tp in sorted(partitions)[:_MOST_NAMES])
     more = len(partitions) - _MOST_NAMES
     return f"{first} and {more} more" if more > 0 else first
 
 
 def _described(stalls: Iterable[Stall]) -> str:
-    """Return a text of the waits and their reasons; partitions with the same type of error are
-    grouped."""
+    """Return one text for all waits, with their reasons. Partitions with the same kind of wait and
+    the same type of error share one phrase."""
     groups: dict[tuple[str, object], list[Stall]] = {}
     for stall in stalls:
         cause = type(stall.error) if stall.error is not None else stall.reason

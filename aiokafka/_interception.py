@@ -1,4 +1,4 @@
-"""Calls the interceptors of a client, and runs the coroutines of their notifications."""
+"""Calls the interceptors of a client, and awaits the coroutines that notifications return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError
-from aiokafka.interceptors import ConsumerInterceptor, ProducerRecord, Records, new_record
+from aiokafka.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+    ProducerRecord,
+    Records,
+    new_record,
+)
 
 __all__ = ["ConsumerInterception", "ProducerInterception"]
 
@@ -24,24 +30,26 @@ T = TypeVar("T")
 
 Methods = tuple[Callable[..., Any], ...]
 
-_turn: ContextVar[Awaitable[Any] | None] = ContextVar("turn", default=None)
-"""The notification coroutine that runs in this context, or that started this context's task."""
+_running: ContextVar[Awaitable[Any] | None] = ContextVar("running", default=None)
+"""The notification coroutine that runs in the current task, or that started the current task."""
 
-_LONGEST = 30.0
+_NOTIFICATION_TIMEOUT = 30.0
 """Seconds that the coroutine of one notification may take."""
 
-_MOST = 1000
-"""Largest number of coroutines that wait to run."""
+_MOST_WAITING = 1000
+"""Limit of coroutines that wait until the earlier coroutines have run."""
 
-_FINISH = 10.0
-"""Seconds that a stopping client waits for the coroutines."""
+_STOP_TIMEOUT = 10.0
+"""Seconds that a stopping client waits for the remaining coroutines."""
 
 
 class Interception:
-    """Calls interceptors in the order of their list, and logs their exceptions.
+    """Calls the interceptors in the order of their list, and logs their exceptions.
 
-    Owns: the waiting coroutines of notifications, and the task of the running coroutine. A task of
-    the client calls `run()`, which runs the coroutines one after the other.
+    Records pass through the interceptors (`transform`), which may await. Notifications (`notify`)
+    do not wait: a task of the client awaits their coroutines one after the other (`run`).
+
+    Owns: the queue of notification coroutines, and the task of the running coroutine.
     """
 
     def __init__(
@@ -57,8 +65,8 @@ class Interception:
             interceptors: Called in this order.
             log: The log for exceptions of the interceptors.
             options: Argument of `configure`, which the constructor calls.
-            drops: Drop the oldest coroutines while too many wait. If False, callers of `tell`
-                await `wait_for_room` first.
+            drops: Drop the oldest coroutines while more than `_MOST_WAITING` wait. If False,
+                callers of `notify` await `wait_for_capacity` first.
         """
         self._interceptors = tuple(interceptors)
         self._drops = drops
@@ -66,9 +74,9 @@ class Interception:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Awaitable[Any]] = deque()
         self._wake = asyncio.Event()
-        self._moved = asyncio.Event()
+        self._advanced = asyncio.Event()
         self._current: asyncio.Task[BaseException | None] | None = None
-        self._turn: Awaitable[Any] | None = None
+        self._running: Awaitable[Any] | None = None
         self._tasks = TaskOwner("interceptors")
         self._is_closed = False
         for interceptor in self._interceptors:
@@ -91,7 +99,7 @@ class Interception:
         """Return the methods `name` of all interceptors, as they are now."""
         return tuple(getattr(interceptor, name) for interceptor in self._interceptors)
 
-    def pass_on(
+    def transform(
         self, item: T, methods: Methods, is_valid: Callable[[Any], bool], first: int = 0
     ) -> T | CoroutineType[Any, Any, T]:
         """Pass `item` through the methods from number `first` on, and return the result; if a
@@ -103,20 +111,20 @@ class Interception:
                 result = method(item)
             except (Exception, asyncio.CancelledError) as error:
                 # A plain function raises CancelledError only from a cancelled future that it reads.
-                self._guard.complain(error)
+                self._guard.log_exception(error)
                 continue
             if result is None:
                 continue
             if is_valid(result):
                 item = result
             elif inspect.isawaitable(result):
-                later: Any = self._pass_on_later(item, methods, is_valid, number, result)
+                later: Any = self._transform_later(item, methods, is_valid, number, result)
                 return later  # type: ignore[no-any-return]
             else:
                 self._refuse(method, result)
         return item
 
-    async def _pass_on_later(
+    async def _transform_later(
         self,
         item: T,
         methods: Methods,
@@ -124,11 +132,11 @@ class Interception:
         number: int,
         awaitable: Awaitable[Any],
     ) -> T:
-        """Await the result of the last of `number` methods, and continue `pass_on`."""
+        """Await the result of the last of `number` methods, and continue `transform`."""
         try:
             result = await _result_of(awaitable)
         except Exception as error:
-            self._guard.complain(error)
+            self._guard.log_exception(error)
         except asyncio.CancelledError:
             self.cancelled(item, number)
             raise
@@ -137,23 +145,23 @@ class Interception:
                 item = result
             elif result is not None:
                 self._refuse(methods[number - 1], result)
-        passed = self.pass_on(item, methods, is_valid, number)
+        passed = self.transform(item, methods, is_valid, number)
         return await passed if isinstance(passed, CoroutineType) else passed
 
     def cancelled(self, item: Any, count: int) -> None:
-        """Called if the coroutine of `pass_on` is cancelled, with the last result and the number of
-        methods that were called."""
+        """Called if the coroutine of `transform` is cancelled, with the last result and the number
+        of methods that were called."""
 
     def _refuse(self, method: Callable[..., Any], result: Any) -> None:
-        self._guard.complain(TypeError(f"{method!r} returned {result!r}"))
+        self._guard.log_exception(TypeError(f"{method!r} returned {result!r}"))
 
-    def tell(self, methods: Methods, *args: Any) -> None:
+    def notify(self, methods: Methods, *args: Any) -> None:
         """Call all methods; `run()` awaits the coroutines that they return."""
         for method in methods:
             try:
                 result = method(*args)
             except (Exception, asyncio.CancelledError) as error:
-                self._guard.complain(error)
+                self._guard.log_exception(error)
                 continue
             if result is not None and inspect.isawaitable(result):
                 self._enqueue(method, result)
@@ -163,35 +171,36 @@ class Interception:
         self._wake.set()
         if self._is_closed:
             self.close()
-        while self._drops and len(self._waiting) > _MOST:
+        while self._drops and len(self._waiting) > _MOST_WAITING:
             _drop(self._waiting.popleft())
-            self._guard.complain(KafkaTimeoutError(f"{method!r} is slower than it is called"))
+            self._guard.log_exception(KafkaTimeoutError(f"{method!r} is slower than it is called"))
 
     @property
     def is_full(self) -> bool:
-        """Whether so many coroutines wait that callers of `tell` await `wait_for_room` first."""
-        return len(self._waiting) >= _MOST
+        """Whether so many coroutines wait that the producer awaits `wait_for_capacity` first."""
+        return len(self._waiting) >= _MOST_WAITING
 
-    async def wait_for_room(self, deadline: float) -> None:
-        """Wait while too many coroutines wait. Raises KafkaTimeoutError at `deadline` (loop time).
+    async def wait_for_capacity(self, deadline: float) -> None:
+        """Wait until fewer than `_MOST_WAITING` coroutines are queued. Raises KafkaTimeoutError at
+        `deadline` (loop time).
 
-        Returns at once in the running coroutine, which must not wait for itself.
+        Returns at once if a notification coroutine calls: the queue advances only after its end.
         """
         if self._is_inside:
             return
         while self.is_full and not self._is_closed:
-            self._moved.clear()
+            self._advanced.clear()
             try:
                 async with timeout_at(deadline):
-                    await self._moved.wait()
+                    await self._advanced.wait()
             except asyncio.TimeoutError:
                 raise KafkaTimeoutError(
-                    f"{_MOST} coroutines of interceptors wait for their turn: they take longer "
-                    "than the records come"
+                    f"{_MOST_WAITING} coroutines of interceptors wait for their turn: they take "
+                    "longer than the records come"
                 ) from None
 
     async def run(self) -> None:
-        """Run the waiting coroutines in their order, until cancelled."""
+        """Run the queued coroutines one after the other, until cancelled."""
         while True:
             if not self._waiting:
                 self._wake.clear()
@@ -200,23 +209,26 @@ class Interception:
             try:
                 await self._run_one(self._waiting.popleft())
             except Exception as error:
-                self._guard.complain(error)
+                self._guard.log_exception(error)
             finally:
-                self._current = self._turn = None
-                self._moved.set()
+                self._current = self._running = None
+                self._advanced.set()
 
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
-        """Run one coroutine in a separate task: a cancellation of the coroutine then differs from a
-        cancellation of `run()`, and a coroutine that ignores cancellation does not block others.
-        Raises the coroutine's exception, and KafkaTimeoutError if the coroutine takes too long."""
+        """Run one coroutine in a task of its own.
+
+        A cancellation inside the coroutine then does not cancel `run()`, and a coroutine that
+        ignores its cancellation does not block the next one. Raises the coroutine's exception, or
+        KafkaTimeoutError after `_NOTIFICATION_TIMEOUT`.
+        """
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
-        self._current, self._turn = current, awaitable
-        # A task that is cancelled before its first step does not close the coroutine.
+        self._current, self._running = current, awaitable
+        # If the task is cancelled before its first step, nothing else closes the coroutine.
         current.add_done_callback(lambda _: _drop(awaitable))
-        await asyncio.wait((current,), timeout=_LONGEST)
+        await asyncio.wait((current,), timeout=_NOTIFICATION_TIMEOUT)
         if not current.done():
             current.cancel()
-            raise KafkaTimeoutError(f"it takes longer than {_LONGEST:g} s")
+            raise KafkaTimeoutError(f"it takes longer than {_NOTIFICATION_TIMEOUT:g} s")
         if current.cancelled():
             return
         error = current.result()
@@ -226,40 +238,46 @@ class Interception:
             raise error
 
     async def finish(self, deadline: float | None) -> None:
-        """Wait until all coroutines have run, until `deadline` (loop time) at most.
+        """Wait until the queued coroutines have run, for `_STOP_TIMEOUT` seconds or until
+        `deadline` (loop time).
 
-        If the running coroutine calls this by stopping the client, do not wait: the coroutine
-        continues in its task.
+        If a notification coroutine stops the client, do not wait for that coroutine: its task
+        continues on its own.
         """
         if self._is_inside:
             if self._current is not None:
                 self._tasks.release(self._current)
-            self._current = self._turn = None
+            self._current = self._running = None
             return
-        # A coroutine that has just ended is removed in the next turn of the loop.
+        # `run()` clears `_current` one loop iteration after the end of a coroutine.
         await asyncio.sleep(0)
-        latest = self._loop.time() + _FINISH
+        latest = self._loop.time() + _STOP_TIMEOUT
         try:
             async with timeout_at(latest if deadline is None else min(latest, deadline)):
                 while self._waiting or self._current is not None:
-                    self._moved.clear()
-                    await self._moved.wait()
+                    self._advanced.clear()
+                    await self._advanced.wait()
         except asyncio.TimeoutError:
             pass
 
     @property
     def _is_inside(self) -> bool:
-        """Whether the caller is the running coroutine, or a task that this coroutine started, for
-        example through `asyncio.gather`."""
-        return self._turn is not None and _turn.get() is self._turn
+        """Whether the caller is the running notification coroutine, or a task that the coroutine
+        has started, for example with `asyncio.gather`."""
+        return self._running is not None and _running.get() is self._running
 
     def close(self) -> None:
-        """Drop the waiting coroutines and all later coroutines, and cancel the running one."""
+        """Close the queued coroutines and all later ones, and cancel the running coroutine."""
         self._is_closed = True
         while self._waiting:
             _drop(self._waiting.popleft())
         self._tasks.cancel()
-        self._moved.set()
+        self._advanced.set()
+
+
+def _overriding(methods: Methods, base: Callable[..., Any]) -> Methods:
+    """Return the methods that are not the method `base` of the base class, which does nothing."""
+    return tuple(method for method in methods if getattr(method, "__func__", None) is not base)
 
 
 class ProducerInterception(Interception):
@@ -271,8 +289,11 @@ class ProducerInterception(Interception):
         super().__init__(interceptors, log, options)
         self._on_send = self.methods("on_send")
         self._on_acknowledgement = self.methods("on_acknowledgement")
-        self.acknowledge = partial(self.tell, self._on_acknowledgement)
+        self.acknowledge = partial(self.notify, self._on_acknowledgement)
         """Called with a record, and its metadata or its error."""
+        base = ProducerInterceptor.on_acknowledgement
+        self.observes = bool(_overriding(self._on_acknowledgement, base))
+        """Whether outcomes have to be observed, to call `acknowledge`."""
 
     def on_send(
         self,
@@ -286,13 +307,13 @@ class ProducerInterception(Interception):
         """Return the record that the interceptors return for the arguments of `send`; a coroutine
         of the record if an interceptor returns an awaitable."""
         given = new_record(topic, value, key, partition, timestamp_ms, headers)
-        return self.pass_on(given, self._on_send, _is_record)
+        return self.transform(given, self._on_send, _is_record)
 
     def cancelled(self, item: ProducerRecord, count: int) -> None:
         """Call `on_acknowledgement` of the first `count` interceptors: `send` was cancelled while
         the last of them ran."""
         error = asyncio.CancelledError("send() was cancelled in an interceptor")
-        self.tell(self._on_acknowledgement[:count], item, None, error)
+        self.notify(self._on_acknowledgement[:count], item, None, error)
 
 
 def _is_record(value: Any) -> bool:
@@ -306,13 +327,10 @@ class ConsumerInterception(Interception):
         self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
     ) -> None:
         super().__init__(interceptors, log, options, drops=True)
-        self._on_poll = tuple(
-            method
-            for method in self.methods("on_poll")
-            if getattr(method, "__func__", None) is not ConsumerInterceptor.on_poll
-        )
+        # Most interceptors have no `on_poll` of their own, and it is called for each record.
+        self._on_poll = _overriding(self.methods("on_poll"), ConsumerInterceptor.on_poll)
         self._on_consume = self.methods("on_consume")
-        self.committed = partial(self.tell, self.methods("on_commit"))
+        self.committed = partial(self.notify, self.methods("on_commit"))
         """Called with the offsets of a commit."""
 
     def begin(
@@ -321,8 +339,8 @@ class ConsumerInterception(Interception):
         """Return the records that the interceptors return for `records`; a coroutine of these if an
         interceptor returns an awaitable. The reading call has waited for `waited` seconds."""
         if self._on_poll:
-            self.tell(self._on_poll, waited)
-        return self.pass_on(records, self._on_consume, _are_records)
+            self.notify(self._on_poll, waited)
+        return self.transform(records, self._on_consume, _are_records)
 
 
 def _are_records(value: Any) -> bool:
@@ -330,8 +348,8 @@ def _are_records(value: Any) -> bool:
 
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Await `awaitable`, and return its exception; None if it succeeds."""
-    _turn.set(awaitable)
+    """Await `awaitable`; return its exception, or None if there is none."""
+    _running.set(awaitable)
     try:
         await awaitable
     except (Exception, asyncio.CancelledError) as error:
@@ -340,9 +358,12 @@ async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
 
 
 async def _result_of(awaitable: Awaitable[Any]) -> Any:
-    """Return the result of `awaitable`. Raises RuntimeError if `awaitable` raises CancelledError
-    while this task is not cancelled: it awaited a cancelled task or future. Python 3.10 cannot
-    distinguish the two cases, and raises CancelledError in both."""
+    """Await `awaitable` and return its result.
+
+    A CancelledError has one of two causes. If this task is being cancelled, propagate it. If the
+    interceptor awaited a cancelled task or future, raise RuntimeError instead. Python 3.10 cannot
+    distinguish the causes: propagate it there.
+    """
     count = getattr(asyncio.current_task(), "cancelling", lambda: None)
     before = count()
     try:

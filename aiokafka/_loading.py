@@ -1,4 +1,4 @@
-"""Control how modules of the package are loaded: compiled or as sources, at once or on demand."""
+"""Loading of the package's modules: on demand, and as sources in place of extension modules."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["SourceFinder", "install", "is_compiled", "is_main", "on_demand"]
 
 
 def is_main() -> bool:
-    """Return whether this is the main interpreter of the process.
+    """Return whether this is the main interpreter of the process, not a subinterpreter.
 
-    Only one interpreter can load the extension modules, so subinterpreters run the sources.
+    Only one interpreter of a process can load the extension modules.
     """
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
@@ -25,11 +25,11 @@ def is_main() -> bool:
         except ImportError:
             continue
         return bool(interpreters.get_current() == interpreters.get_main())
-    # A Python without these modules has one interpreter only.
+    # Without these modules, Python code cannot create subinterpreters.
     return True
 
 
-# -- Load submodules on first attribute access; in aiokafka, `import aiokafka` loads them
+# -- Load submodules on first attribute access. In aiokafka, `import aiokafka` loads them.
 
 
 def on_demand(package: str, *names: str) -> Callable[[str], Any]:
@@ -43,16 +43,16 @@ def on_demand(package: str, *names: str) -> Callable[[str], Any]:
     return load
 
 
-# -- Run the sources: with `AIOKAFKA_NO_EXTENSIONS=1`, and in all interpreters but the main one
+# -- Run the sources: with `AIOKAFKA_NO_EXTENSIONS=1`, and in subinterpreters
 
-# Python prefers an extension to the `.py` beside it. The finder below comes first in
-# `sys.meta_path` and finds only sources.
+# Python prefers an extension module to the `.py` file beside it. The finder below is the first in
+# `sys.meta_path`, and finds only `.py` files.
 
 
 class SourceFinder:
-    """An entry of `sys.meta_path` that finds only the sources of the modules of one package.
+    """A finder for `sys.meta_path` that finds only the `.py` files of one package.
 
-    It does not derive from ``MetaPathFinder``, whose import costs every program 10 ms.
+    The class does not derive from ``MetaPathFinder``, because that import costs 10 ms.
     """
 
     def __init__(self, package: str) -> None:
@@ -77,14 +77,14 @@ class SourceFinder:
 
 
 def install() -> None:
-    """Load all modules of the package that are not yet imported from their sources."""
+    """From now on, import the package's modules from their `.py` files."""
     if not any(isinstance(finder, SourceFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, SourceFinder("aiokafka"))
 
 
 @lru_cache(maxsize=1)
 def is_compiled() -> bool:
-    """Return whether Python loads the compiled extension modules instead of their `.py` sources
-    (checked by `aiokafka.partitioner`)."""
+    """Return whether Python imports the package's extension modules, not their `.py` files.
+    `aiokafka.partitioner` stands for all of them."""
     spec = find_spec("aiokafka.partitioner")
     return spec is not None and not str(spec.origin).endswith(".py")

@@ -1,4 +1,4 @@
-"""Loggers whose lines name the client, as text and as fields of the log record."""
+"""Loggers that put the name of the client into each log line and into the log record's fields."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["SubjectLog"]
 
 
 class SubjectLog:
-    """A logger whose lines start with its subject, such as "Consumer c of group g".
+    """A logger whose lines start with the name of a client, such as "Consumer c of group g".
 
-    Lines start with the subject because client ids are not unique: by default all consumers share
-    one. The methods are those of `logging.Logger`; log records have the location of the caller.
+    The client id alone would not do: by default all consumers have the same. The methods are those
+    of `logging.Logger`, and log records have the location of the caller.
 
-    Each LogRecord gets the fields of the subject and of `Subject` arguments as attributes; a
-    TopicPartition argument adds `topic` and `partition`. Pass further fields by keyword, such as
-    `node_id=1`.
+    Each LogRecord has further attributes: the fields of the name (`Subject`) and of arguments that
+    are a `Subject`; `topic` and `partition` of a TopicPartition argument; and keywords of the call,
+    such as `node_id=1`.
     """
 
     __slots__ = ("_logger", "subject")
@@ -71,7 +71,7 @@ class SubjectLog:
             elif isinstance(arg, Subject):
                 extra.update(arg.fields)
         extra.update(fields)
-        # The caller is two frames up.
+        # The third frame is the caller: above this method and `debug`, `info` ...
         self._logger.log(
             level,
             f"%s: {text}",

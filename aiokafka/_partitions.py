@@ -1,4 +1,4 @@
-"""Conversion and checks of partitions, topics and offsets that callers pass."""
+"""Checks and conversion of the partitions, topic names and offsets that applications pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 __all__ = ["TopicPartition", "as_partition", "check_topic_name", "split_offset"]
 
 _LONGEST_NAME = 249
-_LONGEST_EVER = 255  # before Kafka 0.10.1
+_LONGEST_EVER = 255  # the limit before Kafka 0.10.1
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
@@ -19,16 +19,16 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-# Programs and pickles import TopicPartition from `aiokafka.structs`. It is defined here, because
-# `aiokafka.errors` imports it.
+# The public module of TopicPartition is `aiokafka.structs`, also for pickles. The class is defined
+# in this module to avoid an import cycle with `aiokafka.errors`.
 TopicPartition.__module__ = "aiokafka.structs"
 
 
 def as_partition(value: Any, rule: str = "Key should be TopicPartition instance") -> TopicPartition:
     """Return `value` as a TopicPartition.
 
-    Accepts any tuple of a topic and a number, such as another library's named tuple. Raises
-    TypeError, whose text begins with `rule`, for any other value.
+    `value` may be any tuple of a topic and a number, such as another library's named tuple. Raises
+    TypeError for other values, with a text that begins with `rule`.
     """
     if type(value) is TopicPartition:
         return value
@@ -40,10 +40,11 @@ def as_partition(value: Any, rule: str = "Key should be TopicPartition instance"
 
 
 def split_offset(value: Any) -> tuple[Any, Any, int]:
-    """Return the offset, the metadata and the leader epoch (-1: unknown) of an offset argument.
+    """Split the offset that an application commits into offset, metadata, and leader epoch (-1 if
+    unknown).
 
-    `value` is an int, a pair, an OffsetAndMetadata, or a named tuple of another library with an
-    epoch. Raises ValueError for any other value. Offset and metadata are not checked.
+    `value` is an int, a pair, an OffsetAndMetadata, or another library's named tuple with a leader
+    epoch. Raises ValueError for other values. Offset and metadata themselves are not checked.
     """
     if isinstance(value, int):
         return value, "", -1

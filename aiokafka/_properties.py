@@ -1,10 +1,9 @@
 """Settings of Java's clients and of librdkafka that the command line and Spark accept.
 
-`parse_jaas` reads `sasl.jaas.config` as Java does. The form is `module flag key=value ...;`,
-tokenized as by Java's StreamTokenizer: words of letters, digits and `._-$`, strings in single or
-double quotes with escapes, and comments by `//`, `/* */` and `/`. Errors do not show the text,
-because it contains a password. Errors do not show unknown words either, because a word may be a
-part of the password.
+`parse_jaas` reads `sasl.jaas.config` as Java does. The form is `module flag key=value ...;`. Tokens
+are those of Java's StreamTokenizer: words of letters, digits and `._-$`; strings in single or
+double quotes, with escapes; and comments that begin with `//`, `/*` or `/`. Error texts show
+neither the configuration nor unknown words in it, because they may be parts of a password.
 """
 
 from __future__ import annotations
@@ -104,11 +103,11 @@ LOGIN_PREFIXES = (
     "sasl.oauthbearer.scope.claim.",
     "sasl.oauthbearer.sub.claim.",
 )
-"""Prefixes of Java's login settings that have no counterpart here."""
+"""Prefixes of login settings of Java's client that have no counterpart in this package."""
 
-# In Java the comment of a single slash includes the next character, even a line end.
+# In Java, a comment that begins with a single slash includes the next character, even a line end.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# A word does not begin with a digit, a dot or a minus, which begin a number in Java.
+# In Java a digit, a dot or a minus begins a number, so a word cannot begin with it.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
@@ -128,7 +127,8 @@ _KERBEROS_OPTIONS = {
     "serviceName": "service_name",
 }
 _KERBEROS_FLAGS = ("useKeyTab", "useTicketCache")
-# Options about tickets and prompts in Java, without effect on the identity of the client.
+# Options of Java's Kerberos module that this package ignores: they do not affect the identity of
+# the client.
 _KERBEROS_IDLE = frozenset(
     {
         *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "renewTGT", "isInitiator"),
@@ -149,33 +149,34 @@ _NAMES = frozenset(
 
 
 class LoginModule(NamedTuple):
-    """An entry of a JAAS configuration."""
+    """The login module of a JAAS configuration, with its options."""
 
     name: str
-    """The name of the class without its package, because libraries relocate packages."""
+    """The name of the class, without the Java package: some libraries relocate the classes."""
 
     options: dict[str, str]
 
 
 class Login(NamedTuple):
-    """The credentials of a login module."""
+    """The credentials that a login module's options contain."""
 
     mechanism: str
-    """The mechanism, or "" if `sasl.mechanism` selects one of several."""
+    """The mechanism; "" if the module supports several, of which `sasl.mechanism` selects one."""
 
     options: dict[str, Any]
-    """`username`, `password` and `tokenauth`; or `client_id`, `client_secret`, `scope` and
-    `extensions`; or `keytab`, `principal` and `service_name`; or `profile`."""
+    """PLAIN and SCRAM: `username`, `password`, `tokenauth`. OAUTHBEARER: `client_id`,
+    `client_secret`, `scope`, `extensions`. GSSAPI: `keytab`, `principal`, `service_name`. AWS IAM:
+    `profile`."""
 
 
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """Whether the token is a word or a string; otherwise it is a single character."""
+    """Whether the token is a word or a string, not a single character such as `=`."""
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Return the only login module in `text`. Raises ValueError with the reason."""
+    """Return the login module in `text`, which must have exactly one. Raises ValueError."""
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
@@ -258,7 +259,8 @@ def token_path(url: str) -> str | None:
 
 
 def read_login(text: str, mechanism: str) -> Login:
-    """Return the credentials in the `sasl.jaas.config` `text`, for a `sasl.mechanism` or "".
+    """Return the credentials in `text`, the value of `sasl.jaas.config`. `mechanism` is the value
+    of `sasl.mechanism`, "" if not set.
 
     Raises ValueError for a text that Java rejects, and for unsupported options.
     """
@@ -272,7 +274,7 @@ def read_login(text: str, mechanism: str) -> Login:
     if not mechanism and login.mechanism:
         return login
     if mechanism not in mechanisms:
-        # Another mechanism might send the password in clear text, or use another identity.
+        # Never guess: another mechanism might send the password in clear text.
         needed = " or ".join(mechanisms)
         raise ValueError(
             f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"
@@ -297,7 +299,7 @@ def _password(module: LoginModule) -> dict[str, Any]:
     known = {*_PASSWORD_OPTIONS, "serviceName"}
     if module.name == "ScramLoginModule":
         known.add("tokenauth")
-    # Options such as user_alice have the passwords of all users. Only brokers use these options.
+    # Only brokers use options such as user_alice: they contain the passwords of all users.
     _refuse_others(module, known, "user_")
     for name in _PASSWORD_OPTIONS:
         if name not in module.options:

@@ -110,12 +110,15 @@ V = TypeVar("V")
 _BROKER_TIMEOUT_MS = 30_000
 
 
-class FoundOffset(NamedTuple):
+class FoundOffset:
     """A result of ListOffsets. `offset` is -1 if all records are older than the timestamp."""
 
-    offset: int
-    timestamp: int
-    leader_epoch: int
+    __slots__ = ("leader_epoch", "offset", "timestamp")
+
+    def __init__(self, offset: int, timestamp: int, leader_epoch: int) -> None:
+        self.offset = offset
+        self.timestamp = timestamp
+        self.leader_epoch = leader_epoch
 
 
 Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
@@ -270,14 +273,17 @@ _NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch
 _MOST_WRONG_LEADERS = 2
 
 
-class Fetched(NamedTuple):
+class Fetched:
     """A record set and the scan of its batch headers. If `scan.end` is -1 the first header is
     invalid, and reading the set raises the error."""
 
-    data: Any
-    scan: Scan
-    aborted: list[tuple[int, int]]
-    """(producer id, first offset) of each aborted transaction in the record set."""
+    __slots__ = ("aborted", "data", "scan")
+
+    def __init__(self, data: Any, scan: Scan, aborted: list[tuple[int, int]]) -> None:
+        self.data = data
+        self.scan = scan
+        self.aborted = aborted
+        """(producer id, first offset) of each aborted transaction in the record set."""
 
     @property
     def response_bytes(self) -> int:
@@ -285,32 +291,45 @@ class Fetched(NamedTuple):
         return len(getattr(self.data, "obj", self.data))
 
 
-class NoRecords(NamedTuple):
+class NoRecords:
     """The broker has no new records."""
 
+    __slots__ = ()
 
-class BatchTooLarge(NamedTuple):
+
+class BatchTooLarge:
     """The next batch is larger than the requested size (brokers before 0.10.1)."""
 
+    __slots__ = ()
 
-class Failed(NamedTuple):
+
+class Failed:
     """An error for the application. `failure` makes a new exception for each call that raises."""
 
-    failure: Failure
-    is_retriable: bool
+    __slots__ = ("failure", "is_retriable")
+
+    def __init__(self, failure: Failure, is_retriable: bool) -> None:
+        self.failure = failure
+        self.is_retriable = is_retriable
 
 
-class RetryLater(NamedTuple):
+class RetryLater:
     """An error to retry the fetch after. `is_stale_metadata`: the metadata may be outdated."""
 
-    error: type[BrokerResponseError]
-    is_stale_metadata: bool
+    __slots__ = ("error", "is_stale_metadata")
+
+    def __init__(self, error: type[BrokerResponseError], is_stale_metadata: bool) -> None:
+        self.error = error
+        self.is_stale_metadata = is_stale_metadata
 
 
-class OutOfRange(NamedTuple):
+class OutOfRange:
     """The broker returned OFFSET_OUT_OF_RANGE. `failure` makes the exception."""
 
-    failure: Failure
+    __slots__ = ("failure",)
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
 
 
 PartitionResult = Fetched | NoRecords | BatchTooLarge | Failed | RetryLater | OutOfRange

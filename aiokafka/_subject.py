@@ -1,4 +1,4 @@
-"""Names of clients and brokers in log lines, with their parts as fields of log records."""
+"""Names of clients and brokers for log lines, with the fields that log records get."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["Subject", "about"]
 
 
 class Subject(str):
-    """A name in log lines, such as "Consumer c of group g", and its parts as fields of log
-    records."""
+    """A name for log lines, such as "Consumer c of group g". `fields` has the parts of the name,
+    such as `group_id`, which become attributes of log records."""
 
     fields: Mapping[str, object]
 
     def __new__(cls, text: str, **fields: object) -> Self:
-        """Return `text` with `fields`, except fields that are None."""
+        """Return a Subject with the text `text` and those `fields` that are not None."""
         made = super().__new__(cls, text)
         made.fields = {name: value for name, value in fields.items() if value is not None}
         return made
 
 
 def about(subject: str) -> dict[str, object]:
-    """Return the fields of `subject` for `extra=`; empty for a plain string."""
+    """Return the fields of a Subject for the argument `extra` of a logger; empty for a str."""
     return dict(subject.fields) if isinstance(subject, Subject) else {}

@@ -1,7 +1,7 @@
-"""Names for annotations: features that Python 3.10 lacks, and types that are imported on demand.
+"""Types for annotations: those that Python 3.10 lacks, and types whose import is deferred.
 
-Dependency injection containers evaluate the hints of functions. Python looks up the names in the
-module of the function, and fails for names that are imported under TYPE_CHECKING only.
+Imports under TYPE_CHECKING do not suffice for public functions: dependency injection containers
+evaluate annotations at run time, in the module of the function.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ else:
     Self = Any
 
     class Unpack:
-        """A placeholder on Python 3.10, which has no Unpack."""
+        """Stands for `typing.Unpack` on Python 3.10; `Unpack[...]` is Any there."""
 
         def __class_getitem__(cls, options: Any) -> Any:
             return Any
 
 
 def later(path: str) -> Any:
-    """Return a stand-in for the type at `path`, whose module is imported when hints are evaluated.
+    """Return a forward reference to the type at `path`. Its module is imported only when somebody
+    evaluates the annotation.
 
-    Used for a type whose module a program may never need, or whose module imports the annotated
-    module. `typing` accepts the stand-in as a type, but not with type parameters.
+    For a module that a program may not need, or that imports the annotated module. The reference
+    cannot have type parameters.
     """
     module, _, name = path.rpartition(".")
     stand_in = ForwardRef(f"__import__({module!r}, fromlist=({name!r},)).{name}")
     if sys.version_info >= (3, 11):
         return stand_in
-    return Annotated[stand_in, "later"]  # in Python 3.10 a union accepts no bare ForwardRef
+    return Annotated[stand_in, "later"]  # Python 3.10 has no union with a ForwardRef
 
 
 # -- Types of keys and values, of records and clients
 
-# Without type parameters, keys and values are Any, as with `list`. In a client constructed without
-# (de)serializers, keys and values are bytes.
+# In annotations without type parameters (`AIOKafkaConsumer`), keys and values are Any, as in list.
+# The constructors infer the types from the (de)serializers; without a (de)serializer, bytes.
 
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     KeySent = TypeVar("KeySent", contravariant=True, default=Any)
     ValueSent = TypeVar("ValueSent", contravariant=True, default=Any)
 
-    # For constructors. The bound makes Pyright infer the parameter type of a lambda.
+    # For constructors. Because of the bound, Pyright infers the parameter type of a lambda.
     Key = TypeVar("Key", bound=Any, default=bytes | None)
     Value = TypeVar("Value", bound=Any, default=bytes | None)
     Sendable = bytes | bytearray | memoryview | None
@@ -62,11 +63,12 @@ if TYPE_CHECKING:
     Given = TypeVar("Given", bound=Any, contravariant=True)
 
     class Serializer(Protocol[Given]):
-        """A function that turns a key or a value into bytes."""
+        """A function that converts a key or a value to bytes."""
 
         def __call__(self, data: Given, /) -> bytes | None: ...
 
-    # Pyright infers types from default arguments, Mypy from the defaults of type variables.
+    # The default arguments of constructors: Pyright infers key and value types from them. Mypy uses
+    # the defaults of the type variables.
     def as_it_is(data: bytes) -> bytes | None:
         """The default deserializer: return the bytes."""
 

@@ -1,4 +1,4 @@
-"""The version of the package, in a module that imports nothing."""
+"""The version of the package. The module imports nothing, so builds can read it."""
 
 __all__ = ["__version__"]
 

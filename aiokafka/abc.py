@@ -1,4 +1,4 @@
-"""Base classes for users to subclass."""
+"""Abstract base classes that applications implement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 
 
 class ConsumerRebalanceListener(abc.ABC):
-    """Called when the partitions of a consumer in a group change.
+    """Methods that a consumer calls when a rebalance changes its partitions.
 
     A method may be a plain function or a coroutine function, which is awaited. While a method runs,
     `getone` and `getmany` return no records, so the method must not wait for a lock that the

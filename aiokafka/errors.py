@@ -145,8 +145,8 @@ class IllegalArgumentError(KafkaError):
 class WrongArgument(IllegalArgumentError, ValueError, AssertionError):
     """An argument of a call to the producer is not valid.
 
-    Callers may catch it as ValueError, as KafkaError, and as AssertionError, which aiokafka raised
-    here.
+    Callers may catch the error as ValueError, as KafkaError, and, as with aiokafka, as
+    AssertionError.
     """
 
 
@@ -162,8 +162,8 @@ class IllegalOperation(Exception):
 class TransactionStateError(IllegalOperation, IllegalStateError, AssertionError):
     """The producer's transaction is not in a state that allows the call.
 
-    Callers may catch it as `IllegalOperation`, as `KafkaError`, and as `AssertionError`, which
-    aiokafka raised here.
+    Callers may catch the error as `IllegalOperation`, as `KafkaError`, and, as with aiokafka, as
+    `AssertionError`.
     """
 
 
@@ -172,7 +172,7 @@ class KafkaConfigurationError(KafkaError):
 
 
 class UnsupportedCodecError(KafkaError):
-    """A compression codec is not known, or the package it needs is not installed."""
+    """A compression codec is unknown, or needs a package that is not installed."""
 
 
 class ProducerClosed(KafkaError):
@@ -183,7 +183,7 @@ class ProducerClosed(KafkaError):
 
 
 class KafkaConnectionError(KafkaError):
-    """A connection could not be made, or broke."""
+    """A connection could not be established, or has broken."""
 
     retriable = True
     invalid_metadata = True
@@ -233,15 +233,15 @@ class KafkaUnavailableError(KafkaError):
 
 
 class AdminItemsError(KafkaError):
-    """Some of the items of an admin call failed; the message names the first of them.
+    """Some items of an admin call failed; the text names the first failed items.
 
-    A call about a single item raises the error of the item instead.
+    A call with a single item raises the error of the item instead.
     """
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
         #: The error of each item that failed.
         self.errors = dict(errors)
-        #: What the call returns for each item that succeeded.
+        #: The result of each item that succeeded.
         self.results = dict(results)
         count = len(self.errors)
         shown = "; ".join(f"{item}: {error}" for item, error in list(self.errors.items())[:5])
@@ -253,11 +253,11 @@ class AdminItemsError(KafkaError):
 
 
 class KafkaTimeoutError(KafkaError):
-    """The time allowed for the call has passed."""
+    """The call did not end within its timeout."""
 
 
 class KafkaProtocolError(KafkaError):
-    """The peer sent bytes that are not what Kafka's protocol demands."""
+    """The peer sent bytes that violate Kafka's protocol."""
 
     retriable = True
 
@@ -288,7 +288,7 @@ class StaleMetadata(KafkaError):
 
 
 class MetadataEmptyBrokerList(KafkaError):
-    """A metadata response names no broker."""
+    """A metadata response contains no broker."""
 
     retriable = True
 
@@ -298,7 +298,7 @@ class UnrecognizedBrokerVersion(KafkaError):
 
 
 class IncompatibleBrokerVersion(KafkaError):
-    """Client and broker have no version of a request in common, or the broker lacks a feature."""
+    """The broker supports no version of a request that the client supports, or lacks a feature."""
 
     is_fatal = True
 
@@ -323,7 +323,7 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """A record is larger than a fetch may return, so the consumer cannot read past the record."""
+    """A record exceeds the size limit of a fetch, so the consumer cannot read past the record."""
 
 
 class QuotaViolationError(KafkaError):
@@ -381,7 +381,7 @@ class RecordDeserializationError(KafkaError):
         """The record with undecoded key, value and headers."""
         self.cause = cause
         self.part = part
-        """Which deserializer raised: "key" or "value"."""
+        """The deserializer that raised: "key" or "value"."""
         self.__cause__ = cause
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -390,7 +390,7 @@ class RecordDeserializationError(KafkaError):
 
 # -- Error codes of brokers
 
-# The text of errors of a fenced producer; descriptions below repeat it.
+# The text of the errors of a fenced producer. The docstrings of these errors repeat the text.
 _FENCED = (
     "a newer producer with the same transactional_id has taken over, or the transaction took "
     "longer than transaction_timeout_ms"
@@ -401,7 +401,7 @@ class UnknownError(BrokerResponseError, errno=-1):
     """The broker met an unexpected error; its own log tells more."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Classes created by `for_code` cannot be pickled by name.
+        # Pickle the code, because pickle cannot find a class that `for_code` has created.
         return _restore_unknown, (self.errno, self.args)
 
 
@@ -1040,11 +1040,11 @@ class ShareSessionLimitReached(BrokerResponseError, errno=133, retriable=True):
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log was cut below the consumer's position after an unclean leader election (KIP-320).
+    """An unclean leader election has truncated the log below the consumer's position (KIP-320).
 
-    Records that were read are gone from the log. `divergent_offset` is where the common part of
-    the log ends, or None when it is not known. As with `OffsetOutOfRangeError`, the first of `args`
-    is a dict of the position by partition.
+    The consumer has read records that the log does not have any more. The logs of the old and the
+    new leader are equal up to `divergent_offset`, which is None if unknown. As with
+    `OffsetOutOfRangeError`, the first of `args` is a dict of the position by partition.
     """
 
     def __init__(
@@ -1068,7 +1068,7 @@ class LogTruncationError(OffsetOutOfRangeError):
         return type(self), (self.topic_partition, self.offset, self.divergent_offset)
 
 
-# Aliases.
+# Kafka's present names of errors that have another name in aiokafka.
 CorruptRecordError = CorruptRecordException
 InvalidMessageError = CorruptRecordException
 NotLeaderOrFollowerError = NotLeaderForPartitionError
@@ -1082,10 +1082,9 @@ FencedInstanceIdError = FencedInstanceId
 def for_partition(
     error: type[BrokerResponseError], tp: TopicPartition, what: str = ""
 ) -> BrokerResponseError:
-    """Return the error of a response for a partition.
+    """Return an instance of `error` for a partition.
 
-    The text is the topic if access to the topic was denied, otherwise the partition and `what`
-    happened.
+    The text is the partition and `what`. If access to the topic was denied, the text is the topic.
     """
     if error is TopicAuthorizationFailedError:
         return error(tp.topic)
@@ -1098,15 +1097,16 @@ ErrorT = TypeVar("ErrorT", bound=BaseException)
 def renewed(error: ErrorT) -> ErrorT | KafkaError:
     """Return a copy of an exception.
 
-    An exception object must not be raised in two tasks, because each adds its traceback. An
-    exception that cannot be copied becomes a KafkaError with its name and text.
+    Raise a copy if an exception is raised in several tasks or repeatedly: each raise adds a
+    traceback to the object. An exception that cannot be copied becomes a KafkaError with the name
+    and text of the exception.
     """
     import copy
 
     try:
         twin = copy.copy(error)
     except Exception:
-        # The constructor takes other arguments: keep the text and the kind of failure.
+        # `copy` calls the constructor with `args`, which this constructor does not accept.
         return _described(error)
     if twin is error or type(twin) is not type(error):
         return _described(error)

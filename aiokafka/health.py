@@ -1,7 +1,7 @@
 """The results of `consumer.health()` and `producer.health()`.
 
-All fields are plain data for `json.dumps(consumer.health().as_dict())`. The exception of
-`last_error` is the attribute `last_exception`, which is no field.
+All fields are plain data, so `json.dumps(consumer.health().as_dict())` works. The attribute
+`last_exception`, which is an exception, is not a field.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aiokafka._health import ConsumerState, ProducerState, Word
+from aiokafka._health import ConsumerState, ProducerState, StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Word):
+    if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, (StateChange, StalledWait)):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
@@ -51,7 +51,7 @@ class _Plain:
 
 @dataclass(frozen=True)
 class StateChange:
-    """An earlier state of a client."""
+    """A state that a client had before the current state."""
 
     state: str
     reason: str
@@ -63,14 +63,14 @@ class StateChange:
 
 @dataclass(frozen=True)
 class StalledWait:
-    """A wait of a client that has lasted for more than five seconds."""
+    """A wait of a client, longer than five seconds."""
 
     what: str
     """What the client waits for, such as "records of orders-3" or "OffsetCommit of group
     'billing'"."""
 
     reason: str
-    """The reason, mostly the last error of a broker; "" if unknown."""
+    """The reason of the wait, usually the last error of a broker; "" if unknown."""
 
     age_ms: float
     """Milliseconds since the start of the wait."""
@@ -179,7 +179,8 @@ class ProducerHealth(_Plain):
 
 
 def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
-    """Return the earlier states of a client, the last one first; `now`: loop time."""
+    """Return the field `changes`: the states before the current one, the last state first. `now` is
+    the loop time."""
     return tuple(
         StateChange(str(state.state), state.reason, (now - since) * 1000)
         for since, state in reversed(states.before)
@@ -187,5 +188,5 @@ def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
 
 
 def stalled_waits(stalls: Iterable[Stall], now: float) -> tuple[StalledWait, ...]:
-    """Return the `stalled` field for `stalls`; `now`: loop time."""
+    """Return the field `stalled` for the waits `stalls`. `now` is the loop time."""
     return tuple(StalledWait(each.what, each.reason, (now - each.since) * 1000) for each in stalls)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 __all__ = ["create_ssl_context"]
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-_ENCRYPTION = re.compile(r"\s*([A-Z][A-Za-z-]*:\s*\S+)")  # Proc-Type, DEK-Info of an old key
+_ENCRYPTION = re.compile(r"\s*([A-Z][A-Za-z-]*:\s*\S+)")  # Proc-Type, DEK-Info: old format
 
 
 def create_ssl_context(
@@ -86,8 +86,8 @@ def _check_own_certificate(
 
 
 def _trusting(cafile: str | None, capath: str | None, cadata: str | bytes | None) -> ssl.SSLContext:
-    """Return a context that trusts the given authorities; if none are given, those of the
-    system."""
+    """Return a context that trusts the given certificate authorities; without any, the authorities
+    of the system."""
     given: str | bytes | None = cadata
     if cadata and (isinstance(cadata, str) or b"-----BEGIN" in cadata):
         given = _certificates("cadata", cadata)
@@ -118,9 +118,9 @@ def _certificates(name: str, data: str | bytes) -> str:
 
 
 def _blocks(name: str, data: str | bytes, only: str = "") -> str:
-    """Return the PEM blocks in `data`, with the line ends that OpenSSL needs.
+    """Return the PEM blocks in `data`, reformatted with the line ends that OpenSSL needs.
 
-    The result omits text around the blocks, and blocks whose label does not end in `only`.
+    Text around the blocks is omitted, and also blocks whose label does not end in `only`.
     """
     text = data if isinstance(data, str) else data.decode("latin-1")
     # Properties files, environment variables and JSON may contain line ends as escapes.
@@ -148,7 +148,7 @@ def _block(label: str, body: str) -> str:
 
 
 def _content(path: str) -> bytes:
-    # A pipe cannot be read again: OpenSSL has emptied it.
+    # OpenSSL has already emptied a pipe, which cannot be read again.
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:
@@ -161,7 +161,7 @@ def _load_files(
     try:
         _load_chain(context, certfile, keyfile, password)
     except ssl.SSLError:
-        # OpenSSL reads only PEM with line ends in the right places, so retry with reformatted PEM.
+        # OpenSSL requires line ends in the right places: reformat the PEM, and load it again.
         files = [certfile, *([keyfile] if keyfile else [])]
         contents = [(path, _content(path)) for path in files]
         if not all(b"-----BEGIN" in content for _, content in contents):
@@ -173,12 +173,13 @@ def _load_files(
 def _load_chain(
     context: ssl.SSLContext, certfile: str, keyfile: str | None, password: str | bytes | None
 ) -> None:
-    # Without a password or a function, OpenSSL would ask for the password at the terminal.
+    # For an encrypted key without a password, OpenSSL would prompt at the terminal. The function
+    # raises instead.
     secret = _no_password if password is None else password
     try:
         context.load_cert_chain(certfile, keyfile, secret)
     except ssl.SSLError as error:
-        # The reason of most of these errors is only "PEM lib".
+        # OpenSSL's own text is mostly "PEM lib", which says nothing.
         raise ssl.SSLError(
             error.errno,
             "the client's certificate and key are of no use: they must be PEM and belong together, "
@@ -192,9 +193,11 @@ def _no_password() -> str:
 
 @contextlib.contextmanager
 def _as_file(*texts: str) -> Iterator[str]:
-    """Yield the path of a file with `texts` that exists during the block: OpenSSL reads only files.
+    """Yield the path of a temporary file with `texts`, because OpenSSL reads certificates and keys
+    only from files.
 
-    The file may contain a secret key, so it is in memory where the system supports that.
+    The file may contain a secret key. Where the system supports this, the file exists in memory
+    only.
     """
     with contextlib.ExitStack() as stack:
         try:

@@ -1,5 +1,5 @@
-"""Base classes of interceptors (KIP-42), which get records before they are sent or returned, and
-may change them."""
+"""Base classes of interceptors (KIP-42). Interceptors get, and may change, the records that a
+producer sends or a consumer returns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 __all__ = ["ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord", "Records"]
 
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
-"""The type that `getmany` returns: lists of records by partition."""
+"""The result type of `getmany`: a list of records for each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """The arguments of `send`. Use `dataclasses.replace` to make a changed copy."""
+    """The arguments of `send`, immutable: use `dataclasses.replace` to make a changed copy."""
 
     topic: str
     value: Any = None

@@ -1,8 +1,8 @@
-"""Choose the partition of a record. Pure: nothing here waits or talks to a broker.
+"""Partitioners: they choose the partition of a record, without I/O.
 
 A partitioner is any callable `(key_bytes, all_partitions, available_partitions) -> partition`. If
-it has a method `partition_for(topic, key_bytes, all_partitions, available_partitions)`, the
-producer calls that instead.
+the partitioner has a method `partition_for(topic, key_bytes, all_partitions,
+available_partitions)`, the producer calls the method instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 __all__ = ["DefaultPartitioner", "RoundRobinPartitioner", "murmur2"]
 
-# These are C integers in the compiled module, where literals of this size would be Python objects.
+# In the compiled module these names are C integers. Literals of this size would be Python objects.
 _FACTOR = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
@@ -25,7 +25,8 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 
 
 def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> int:
-    """Return the `murmur2` hash of `length` bytes at offset `at`. The caller checks the bounds."""
+    """Return the `murmur2` hash of `length` bytes of `data` from index `at` on, without a check of
+    the bounds."""
     m = _FACTOR
     mask = _MASK
     h = _SEED ^ length
@@ -51,7 +52,7 @@ def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> in
 
 
 class DefaultPartitioner:
-    """Sends records with equal keys to one partition, the same that Java's client chooses.
+    """Chooses the partition by the key's hash, as Java's client does.
 
     For key None a call returns a random available partition. For records without a key the
     producer does not call the partitioner, but fills a batch of one partition and then switches to
@@ -62,15 +63,15 @@ class DefaultPartitioner:
     def __call__(
         cls, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Return the partition of `key`; for None a random one of `available`, or of
-        `all_partitions` if none is available."""
+        """Return the partition of `key`. For None, return a random partition of `available`, or of
+        `all_partitions` if `available` is empty."""
         if key is None:
             return random.choice(available or all_partitions)
         return all_partitions[(murmur2(key) & 0x7FFFFFFF) % len(all_partitions)]
 
 
 class RoundRobinPartitioner:
-    """Sends every record to the next partition of its topic, whatever its key (KIP-369)."""
+    """Distributes the records of a topic to its partitions in turn, ignoring keys (KIP-369)."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
@@ -78,7 +79,8 @@ class RoundRobinPartitioner:
     def __call__(
         self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Return the next partition, for callers with a single topic."""
+        """Return the next partition, counted without regard to topics; the producer calls
+        `partition_for`."""
         return self.partition_for("", key, all_partitions, available)
 
     def partition_for(
@@ -88,7 +90,7 @@ class RoundRobinPartitioner:
         all_partitions: Sequence[int],
         available: Sequence[int],
     ) -> int:
-        """Return the next available partition of `topic`; without any, the next of all."""
+        """Return the next available partition of `topic`; if none is available, the next of all."""
         turn = self._turns.get(topic)
         if turn is None:
             # Begin with a random partition, so that short-lived producers use all partitions.

@@ -1,4 +1,4 @@
-"""Immutable values of the public API."""
+"""The public value classes, such as OffsetAndMetadata. All except ConsumerRecord are immutable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker and its address."""
+    """A broker: its id, address and rack."""
 
     nodeId: int
     host: str
@@ -54,11 +54,11 @@ class _OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(_OffsetAndMetadata):
-    """An offset to commit and a string of the application: a pair, as in aiokafka.
+    """A pair of an offset to commit and a string of the application.
 
-    `leader_epoch`, which is not part of the pair, is the leader epoch of the record before the
-    offset, -1 if unknown. A consumer that starts at the offset uses the epoch to detect a truncated
-    log (KIP-320).
+    The attribute `leader_epoch`, which is not part of the pair, is the leader epoch of the record
+    before the offset, -1 if unknown. A consumer that starts at the offset detects a truncated log
+    by the epoch (KIP-320).
     """
 
     leader_epoch: int = -1
@@ -78,7 +78,7 @@ class OffsetAndMetadata(_OffsetAndMetadata):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The result of a lookup by time: an offset and the timestamp of its record.
+    """The result of `offsets_for_times`: the offset of a record and its timestamp.
 
     The timestamp is in milliseconds since 1970 (UTC); None for a log without timestamps.
     """
@@ -90,7 +90,7 @@ class OffsetAndTimestamp(NamedTuple):
 class ConsumerGroupMetadata(NamedTuple):
     """The identity of a consumer in its group, for offsets committed in a transaction (KIP-447).
 
-    With only `group_id` the broker cannot fence a member that has lost its partitions.
+    If only `group_id` is set, the broker cannot fence a member that has lost its partitions.
     `generation_id` is the member epoch in groups of the consumer protocol (KIP-848).
     """
 
@@ -101,7 +101,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class SubscriptionPattern(NamedTuple):
-    """A regular expression for `subscribe(pattern=...)` that the broker evaluates.
+    """A regular expression for `subscribe(pattern=...)`, evaluated by the broker.
 
     The pattern has RE2 syntax, must match whole topic names, and also matches internal topics. It
     needs group_protocol="consumer" (KIP-848) and Kafka 4.0.

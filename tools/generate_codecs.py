@@ -27,8 +27,8 @@ HEAD = '''# mypy: ignore-errors
 """Codecs of common messages, written by `tools/generate_codecs.py`."""
 
 {messages}
-from aiokafka.protocol.primitives import Packers, Unpackers, as_bytes, as_list, as_uuid, bad_length
-from aiokafka.protocol.primitives import bad_value, packing, put_long_length, put_uvarint
+from aiokafka.protocol.primitives import Packers, Unpackers, as_bytes, as_list, bad_length
+from aiokafka.protocol.primitives import bad_uuid, bad_value, packing, put_long_length, put_uvarint
 from aiokafka.protocol.primitives import skip_tags, unsupported
 from aiokafka.protocol.primitives import get_uvarint as uvarint
 from aiokafka.protocol.schema import EMPTY
@@ -55,12 +55,14 @@ class Module:
             return value.__name__
         if value is None or value is EMPTY:
             return "None" if value is None else "EMPTY"
-        text = self._attribute(value) if isinstance(value, Struct) else repr(value)
+        # Encoders compare a tagged field with its default by `is`, so it has to be that object.
+        is_shared = isinstance(value, str) or value in (b"", *range(-5, 257))
+        text = repr(value) if is_shared else self._attribute(value)
         name = f"default{len(self._constants)}"
         self._constants[f"{name} = {text}"] = None
         return name
 
-    def _attribute(self, default: Struct) -> str:
+    def _attribute(self, default: object) -> str:
         """Return an expression for the default of a field, which is an attribute of its class."""
         for owner in vars(import_module(self._home)).values():
             for name, value in vars(owner).items() if isinstance(owner, type) else ():

@@ -1,8 +1,8 @@
 """The configuration of clients: options, checked once and converted to internal units.
 
-Constructors take Kafka's option names, with times in milliseconds, and pass them to `from_options`
-of these classes, which returns a frozen object. A wrong value raises at once, with the option's
-name and the accepted values.
+A client's constructor takes options by Kafka's names, with times in milliseconds. It passes the
+options to `from_options` of a configuration class, which returns a frozen object, or raises an
+error with the option's name and the accepted values.
 """
 
 from __future__ import annotations

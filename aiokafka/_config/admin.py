@@ -14,7 +14,7 @@ __all__ = ["AdminConfig"]
 
 
 class AdminConfig(ClientConfig):
-    """Options of an admin client: brokers or controllers to connect to."""
+    """Options of an admin client. An admin client connects to brokers or to controllers."""
 
     bootstrap_controllers: tuple[tuple[str, int], ...] | None = option(
         OptionalAddresses(),
@@ -31,7 +31,7 @@ class AdminConfig(ClientConfig):
 
     @property
     def is_for_controllers(self) -> bool:
-        """Whether `bootstrap_servers` are controllers, so that requests go to controllers only."""
+        """Whether the client connects to controllers, not to brokers (KIP-919)."""
         return self.bootstrap_controllers is not None
 
     @classmethod

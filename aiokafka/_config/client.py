@@ -28,7 +28,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class Addresses:
-    """An option type: bootstrap addresses as a comma-separated string or a list of host:port."""
+    """An option type: bootstrap addresses, as a comma-separated string or a list of strings."""
 
     accepts = '"host:port", several of them separated by commas, or a list of such strings'
     annotation = "str | list[str] | tuple[str, ...] | AbstractSet[str]"
@@ -64,7 +64,7 @@ class OptionalAddresses(Addresses):
 def parse_address(text: str) -> tuple[str, int]:
     """Split `host:port`, `host`, `[ipv6]:port` or a bare IPv6 address; the port defaults to 9092.
 
-    A listener name in front (`SASL_SSL://host:port`) is dropped, as it is in Java's client.
+    As in Java's client, a listener name before the host (`SASL_SSL://host:port`) is ignored.
     """
     if "SharedAccessKey=" in text:
         raise ValueError(
@@ -84,7 +84,7 @@ def parse_address(text: str) -> tuple[str, int]:
         raise ValueError(f"{text!r} has no valid host")
     if ":" in host and not _is_ipv6(host):
         raise ValueError(f"{text!r} is neither host:port nor an IPv6 address")
-    # A bare IPv6 address may end in colons.
+    # An IPv6 address without brackets may end in colons, which do not separate a port.
     if not port and rest.endswith(":") and rest != host:
         raise ValueError(f"{text!r} has no port after the colon")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
@@ -93,7 +93,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _is_ipv6(host: str) -> bool:
-    import ipaddress  # imported on demand: hardly any program needs it
+    import ipaddress  # imported on demand: most programs use no IPv6 address
 
     try:
         ipaddress.IPv6Address(host.partition("%")[0])
@@ -246,7 +246,7 @@ class ClientConfig(Options):
 
     @property
     def is_for_controllers(self) -> bool:
-        """Whether `bootstrap_servers` are controllers, so that requests go to controllers only."""
+        """Whether the client connects to controllers, not to brokers; see `AdminConfig`."""
         return False
 
     def __post_init__(self) -> None:
@@ -255,8 +255,8 @@ class ClientConfig(Options):
         _at_least(self, "connection_setup_timeout_max", "connection_setup_timeout")
 
     def introduction(self, **names: str | None) -> dict[str, Any]:
-        """Return the arguments of an interceptor's `configure`; `names` adds the names of a role,
-        such as `group_id`."""
+        """Return the argument of an interceptor's `configure`: the options of all clients, and
+        `names`, such as the `group_id` of a consumer."""
         return {
             "client_id": self.client_id,
             "bootstrap_servers": list(self.bootstrap_servers),
@@ -265,7 +265,7 @@ class ClientConfig(Options):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Return the configuration from option keywords, including those of `SecurityConfig`."""
+        """Return the configuration from the keywords of this class and of `SecurityConfig`."""
         if "client_id" in options and options["client_id"] is None:
             del options["client_id"]
         keywords = SecurityConfig.keywords()
@@ -276,13 +276,13 @@ class ClientConfig(Options):
 
 
 def _at_least(config: Any, larger: str, smaller: str) -> None:
-    # Raise a maximum below its start value to the start value, instead of raising an error: the
-    # caller has set the start value, and the maximum is often the default.
+    # The backoff or timeout grows from `smaller` up to `larger`. A caller who sets only `smaller`
+    # may exceed the default of `larger`: raise `larger` to `smaller` instead of raising an error.
     if getattr(config, larger) < getattr(config, smaller):
         object.__setattr__(config, larger, getattr(config, smaller))
 
 
-# -- Keywords of older versions that are accepted and have no effect
+# -- Keywords of older versions of aiokafka, which have no effect
 
 
 _IGNORED = {
@@ -291,7 +291,7 @@ _IGNORED = {
     "send_backoff_ms": "see linger_ms and retry_backoff_ms",
 }
 
-# Applications filter warnings by this prefix, which is that of aiokafka.
+# The first words of a warning, as in aiokafka: applications filter warnings by these words.
 _OPENINGS = {
     "api_version": "The `api_version` parameter has been deprecated since 0.13.0. "
     "It is now a no-op and will be removed in a future release. Here "
@@ -299,9 +299,9 @@ _OPENINGS = {
 
 
 def warn_ignored(stacklevel: int = 3, **given: object) -> None:
-    """Warn about keywords of older versions that are accepted and have no effect.
+    """Emit a DeprecationWarning for each keyword in `given`, which has no effect any more.
 
-    None and `api_version="auto"` cause no warning.
+    None and `api_version="auto"`, the former defaults, cause no warning.
     """
     for keyword, value in given.items():
         if value is None or (keyword == "api_version" and value == "auto"):

@@ -39,7 +39,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class _OffsetReset:
-    """An option type: the reset policy for a partition without a valid position."""
+    """An option type: the reset policy, for partitions without a valid position (KIP-1106)."""
 
     accepts = (
         "'earliest', 'latest', 'none', a timedelta that is not negative, or 'by_duration:' and an "
@@ -70,7 +70,7 @@ class _OffsetReset:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of an ISO 8601 duration such as `P1DT2H30M0.5S`; never negative."""
+    """Return the number of seconds in an ISO 8601 duration, such as `P1DT2H30M0.5S`."""
     found = re.fullmatch(
         r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
         text,
@@ -97,7 +97,7 @@ class _PollLimit:
 
 
 class _Assignors:
-    """An option type: partition assignors in the order of preference."""
+    """An option type: partition assignors, the preferred assignor first."""
 
     accepts = "a list or tuple of at least one partition assignor"
     annotation = "Sequence[type[AbstractPartitionAssignor] | AbstractPartitionAssignor]"
@@ -112,11 +112,11 @@ class _Assignors:
 
 
 class ConsumerConfig(Options):
-    """Options of a consumer besides `ClientConfig`."""
+    """Options of a consumer, in addition to those in `client`."""
 
     @property
     def introduction(self) -> dict[str, Any]:
-        """The arguments of an interceptor's `configure`."""
+        """The argument of an interceptor's `configure`."""
         return self.client.introduction(group_id=self.group_id)
 
     @property
@@ -387,7 +387,8 @@ class ConsumerConfig(Options):
             object.__setattr__(self, "rebalance_timeout", timeout)
 
     def _refuse_classic_options(self) -> None:
-        """Raise ValueError for an option that the broker decides with group_protocol="consumer"."""
+        """Raise ValueError if an option of the classic protocol is set: with
+        group_protocol="consumer", a setting of the broker replaces the option."""
         options = {each.name: each for each in self.describe()}
         for name, instead in _CLASSIC_OPTIONS.items():
             described = options[name]
@@ -404,6 +405,7 @@ class ConsumerConfig(Options):
 
     @property
     def reset_duration(self) -> float | None:
-        """The seconds in `auto_offset_reset="by_duration:..."`; None for another reset policy."""
+        """The duration in `auto_offset_reset="by_duration:..."` in seconds; None for other
+        policies."""
         name, _, rest = self.auto_offset_reset.partition(":")
         return parse_duration(rest) if name == "by_duration" else None

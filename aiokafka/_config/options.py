@@ -1,8 +1,9 @@
 """Declaration, checks and conversion of options.
 
-A configuration class declares each option once, with `option(...)`: its keyword, the accepted
-values, the default in public units, and a help text. `Options.from_options` converts keywords to a
-checked, frozen object; `describe` returns the declarations for documents and tools.
+A configuration class declares each option once, by a field with `option(...)`: the keyword, the
+accepted values, the default in public units (milliseconds), and a help text.
+`Options.from_options` checks and converts keywords, and returns a frozen object; `describe` returns
+the declarations, from which documents and types are generated.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ else:
         return lambda cls: cls
 
 
-# Requests encode times as int32.
+# The longest time in requests, which encode times as int32.
 MOST_SENT_MS = 2**31 - 1
 
 _LONGEST_TEXT = 2**15 - 1  # bytes
@@ -32,15 +33,15 @@ _MOST_SHOWN = 200  # characters
 
 
 class Kind(Protocol):
-    """The accepted values of an option, and their conversion."""
+    """The type of an option: which values it accepts, and how it converts them."""
 
     @property
     def accepts(self) -> str:
-        """The end of the error text "must be ..."."""
+        """The accepted values in words, which complete the error text "must be ..."."""
 
     @property
     def annotation(self) -> str:
-        """The type annotation that callers see."""
+        """The type annotation of the option, as source text."""
 
     def convert(self, value: Any) -> Any:
         """Return the value in internal units, or raise TypeError or ValueError."""
@@ -143,7 +144,7 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""Default of an option that may be left out, if no value of the option means the same."""
+"""Stands for an omitted option, where None and every other value have their own meaning."""
 
 
 class Number:
@@ -174,8 +175,8 @@ class Number:
 
 
 class Milliseconds:
-    """An option type: a time in milliseconds, converted to seconds. `is_sent` marks a time that
-    requests contain, which is limited to 24 days (int32)."""
+    """An option type: a time in milliseconds, converted to seconds. `is_sent` limits a time that
+    requests contain to 24 days, the maximum of an int32."""
 
     def __init__(
         self, minimum: float = 0, optional: bool = False, *, is_sent: bool = False
@@ -206,8 +207,8 @@ class Milliseconds:
 
 
 class Choice:
-    """An option type: one of a few values. The types have to match too: 1.0 and True are not
-    accepted for 1."""
+    """An option type: one of `values`. The type must match, too: 1.0 and True are not accepted
+    as 1."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.values = values
@@ -218,7 +219,7 @@ class Choice:
 
     @property
     def annotation(self) -> str:
-        # This does not use json, whose import would cost every client 2 ms.
+        # json.dumps() would do the same, but importing json costs every client 2 ms.
         given = ", ".join(
             f'"{value}"' if isinstance(value, str) else str(value)
             for value in self.values
@@ -234,8 +235,8 @@ class Choice:
 
 
 class Text:
-    """An option type: a string. `optional` permits None, `empty` the empty string, and `secret`
-    marks a secret value."""
+    """An option type: a string. `optional` permits None, `empty` permits "". Error texts do not
+    show the value if `secret`."""
 
     def __init__(self, optional: bool = False, secret: bool = False, empty: bool = True) -> None:
         self.optional = optional
@@ -263,7 +264,8 @@ class Text:
 
 
 class TextSource:
-    """An option type: a string, a function that is called for the string at each use, or None."""
+    """An option type: a string, a function that returns a string and is called at each use, or
+    None."""
 
     accepts = "a string, a function or coroutine function that gives one, or None"
     annotation = "Credential | None"
@@ -328,8 +330,8 @@ class Instance:
 
 
 class Instances:
-    """An option type: a list of instances of a class, converted to a tuple. The class is imported
-    only if the list has elements."""
+    """An option type: a list of instances of the class `name`, converted to a tuple. The class is
+    imported only to check elements, so an empty list costs no import."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
@@ -347,8 +349,8 @@ class Instances:
 
 
 class Having:
-    """An option type: an object (not a class) with the method `method`, or None. Error texts do not
-    contain the value."""
+    """An option type: an instance of any class with the method `method`, or None. Error texts do
+    not show the value, which may contain a secret."""
 
     secret = True
 
@@ -366,8 +368,8 @@ class Having:
 
 
 class HavingOrFunction(Having):
-    """An option type: an object as for `Having`, a function that is called for the object at each
-    use, or None."""
+    """An option type: an object with the method `method`, a function that returns such an object
+    and is called at each use, or None."""
 
     def convert(self, value: Any) -> Any:
         is_function = callable(value) and not isinstance(value, type)
@@ -395,7 +397,7 @@ def option(
     Args:
         default: The default in public units; converted once, when the class is created.
         repr: Whether the `repr` of a configuration shows the value.
-        opening: The start of the error text, if aiokafka has its own text that programs may match.
+        opening: The start of the error text, where programs may match a text of aiokafka.
         annotation: A more specific type annotation than that of `kind`.
         java: The name in Java's client: by default the keyword with dots, "" if Java's client has
             no such option.
@@ -411,8 +413,8 @@ def nested(config: type[Options]) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
 class Options:
-    """Base of the configuration classes: frozen objects with keyword-only fields, all of which have
-    defaults."""
+    """Base of the configuration classes: frozen objects with keyword-only fields, which are
+    declared by `option` and `nested` and all have defaults."""
 
     _fields: ClassVar[dict[str, Option | _Nested]] = {}
 
@@ -423,14 +425,14 @@ class Options:
 
     def __init__(self, **values: Any) -> None:
         for name, field in self._fields.items():
-            # Not setattr: the object is frozen.
+            # `setattr` would raise, because the object is frozen.
             self.__dict__[name] = values.pop(name) if name in values else field.make_default()
         if values:
             raise TypeError(f"{type(self).__name__} has no field {min(values)!r}")
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check the fields together."""
+        """Check rules that concern several fields; called at the end of `__init__`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
@@ -463,7 +465,7 @@ class Options:
         if options:
             raise unknown_option(cls.__name__, sorted(options)[0], cls.keywords())
         made = cls(**values)
-        made.__dict__["_public"] = public  # not a field: only `is_given` and `as_given` use it
+        made.__dict__["_public"] = public  # the given values, for `is_given` and `as_given`
         return made
 
     def is_given(self, keyword: str) -> bool:
@@ -471,7 +473,7 @@ class Options:
         return keyword in self.__dict__.get("_public", {})
 
     def as_given(self, keyword: str) -> Any:
-        """Return an option as it was given to `from_options`, or its default in public units."""
+        """Return an option as `from_options` got it, or its default, in public units."""
         public = self.__dict__.get("_public", {})
         if keyword in public:
             return public[keyword]
@@ -489,7 +491,7 @@ class Options:
         return frozenset(described.keyword for described in cls.describe())
 
 
-# Names of options in other clients, with underscores in place of dots, and the names here.
+# By the name of an option in other clients (with underscores in place of dots), the name here.
 _OTHER_NAMES = {
     "batch_size": "max_batch_size",
     "retries": "delivery_timeout_ms",
@@ -509,7 +511,8 @@ _OTHER_NAMES = {
 
 
 def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) -> None:
-    """Raise TypeError for an unknown option; the text names the most similar known option."""
+    """Raise TypeError if a name in `given` is not an option of `configs`; see
+    `unknown_option`."""
     known = frozenset().union(*(config.keywords() for config in configs))
     for name in given:
         if name not in known:
@@ -517,7 +520,7 @@ def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) ->
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the TypeError for an unknown option; the text names the option that may be meant."""
+    """Return the TypeError for an unknown option; the text suggests the most similar option."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     names = sorted(known)
     if plain in names:
@@ -527,7 +530,7 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
     elif plain.startswith("ssl_") and "ssl_context" in names:
         nearest = "ssl_context, which aiokafka.helpers.create_ssl_context() makes"
     else:
-        import difflib  # imported on demand: only this error needs it
+        import difflib  # imported on demand: only this error text needs difflib
 
         nearest = next(iter(difflib.get_close_matches(plain, names, 1)), "")
     hint = f"; did you mean {nearest}?" if nearest else ""
@@ -537,7 +540,7 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
 
 def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
-    """Return the converted value, or raise an error that names the keyword."""
+    """Return the value converted by `kind`, or raise an error that names the keyword."""
     try:
         return kind.convert(value)
     except (TypeError, ValueError) as error:
@@ -552,7 +555,7 @@ def brief(value: Any) -> str:
     try:
         text = repr(value)
     except Exception:
-        # `repr` raises ValueError for integers with thousands of digits.
+        # For an integer with thousands of digits, `repr` raises ValueError.
         return f"<{type(value).__name__}>"
     # Connection strings of Azure Event Hubs contain the password.
     text = re.sub(r"(SharedAccessKey=)[^;'\"]*", r"\1***", text)
@@ -560,7 +563,7 @@ def brief(value: Any) -> str:
 
 
 def require_sendable(text: str) -> None:
-    """Raise ValueError for a string that is too long for requests or cannot be encoded as UTF-8."""
+    """Raise ValueError for a string that requests cannot contain: too long, or not UTF-8."""
     require_unicode(text)
     if len(text) * 4 > _LONGEST_TEXT and len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"it has more than {_LONGEST_TEXT} bytes")
@@ -569,7 +572,8 @@ def require_sendable(text: str) -> None:
 def require_unicode(text: str) -> None:
     """Raise ValueError for a string that cannot be encoded as UTF-8.
 
-    Strings from the operating system have lone surrogates in place of bytes that are not UTF-8.
+    Such strings contain lone surrogates, by which Python represents the bytes of environment
+    variables and arguments that are not UTF-8.
     """
     if not text.isascii():
         try:
@@ -585,7 +589,7 @@ def join(names: Iterable[str]) -> str:
 
 
 def unsendable(text: str) -> str:
-    """Return why a user name or password cannot be sent by SASL; "" if there is no reason."""
+    """Return the reason why SASL cannot send a user name or password; "" if it can."""
     if "\0" in text:
         return "a zero byte, which SASL forbids"
     try:
@@ -597,15 +601,15 @@ def unsendable(text: str) -> str:
 
 # -- Signatures of constructors that take `**options`
 
-# Type checkers and editors use `aiokafka.options`, which is generated from the configuration
-# classes. At run time (`inspect`, `help`, Sphinx, dependency injection) the signature shows the
-# options.
+# Type checkers and editors know the options of a constructor from `aiokafka.options`, which is
+# generated from the configuration classes. `inspect`, `help`, Sphinx and dependency injection read
+# the signature at run time, so `show_options` replaces `**options` there.
 
 
 def show_options(function: Callable[..., Any], *configs: type[Options], **defaults: object) -> None:
     """Set the signature of `function`, with the options of `configs` in place of `**options`.
 
-    `defaults` override the defaults of the configurations.
+    `defaults` overrides defaults of the configurations.
     """
     plain = signature(function)
     own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
@@ -632,10 +636,10 @@ C = TypeVar("C")
 
 
 class _AsGiven:
-    """A descriptor that returns an option as it was given, under aiokafka's attribute name:
-    ``client._ssl_context`` for `ssl_context`.
+    """A descriptor for an option under aiokafka's attribute name, such as
+    ``client._ssl_context``: returns the value that the constructor got.
 
-    Instance attributes and attributes of subclasses have precedence.
+    Attributes of the instance and of subclasses have precedence.
     """
 
     __slots__ = ("_config_of", "_keyword")
@@ -649,17 +653,17 @@ class _AsGiven:
 
 
 def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], type[C]]:
-    """Add an attribute to a class for each option of `configs`. The keys of `configs` are the
-    attribute paths from an instance to the configurations.
+    """Return a class decorator that adds an attribute for each option of `configs` (`_AsGiven`).
 
-    A `__getattr__` would slow down all attribute lookups in CPython, which costs `send` 5 %.
+    The keys of `configs` are attribute paths from an instance to a configuration. A `__getattr__`
+    would need less code, but slows down all attribute lookups in CPython, and `send` by 5 %.
     """
 
-    def give(owner: type[C]) -> type[C]:
+    def add_attributes(owner: type[C]) -> type[C]:
         for path, config in configs.items():
             for keyword in config.keywords():
                 if not hasattr(owner, f"_{keyword}"):
                     setattr(owner, f"_{keyword}", _AsGiven(keyword, attrgetter(path)))
         return owner
 
-    return give
+    return add_attributes

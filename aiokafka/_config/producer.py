@@ -37,11 +37,11 @@ _MEBIBYTE = 1024 * 1024
 
 
 class ProducerConfig(Options):
-    """Options of a producer besides `ClientConfig`."""
+    """Options of a producer, in addition to those in `client`."""
 
     @property
     def introduction(self) -> dict[str, Any]:
-        """The arguments of an interceptor's `configure`."""
+        """The argument of an interceptor's `configure`."""
         return self.client.introduction(transactional_id=self.transactional_id)
 
     @property
@@ -206,8 +206,9 @@ class ProducerConfig(Options):
 
     @classmethod
     def of(cls, owner: str, options: dict[str, Any]) -> Self:
-        """Return the configuration from the keywords of the constructor of `owner`; `client` gets
-        the options of all clients. Raises TypeError for an unknown keyword."""
+        """Return the configuration from the keywords of a constructor. Options of all clients
+        become the field `client`. Raises TypeError, with the name `owner`, for an unknown
+        keyword."""
         refuse_unknown(owner, options, cls, ClientConfig, SecurityConfig)
         own = cls.keywords()
         rest = {name: value for name, value in options.items() if name not in own}
@@ -217,7 +218,7 @@ class ProducerConfig(Options):
         )
 
     def telemetry_labels(self) -> dict[str, str]:
-        """Return the labels of the producer for telemetry."""
+        """Return the attributes of the producer in pushed metrics (KIP-714)."""
         return {"transactional_id": self.transactional_id or ""}
 
     def __post_init__(self) -> None:
@@ -253,8 +254,8 @@ class ProducerConfig(Options):
         if self.delivery_timeout is MISSING:
             object.__setattr__(self, "delivery_timeout", max(120.0, least))
         elif self.delivery_timeout <= self.linger:
-            # Java's client requires at least linger_ms + request_timeout_ms. Here records fail at
-            # their deadline even while their request is in flight.
+            # Java's client requires at least linger_ms + request_timeout_ms. This producer needs no
+            # time for a whole request, because records fail at their deadline even in flight.
             raise ValueError(
                 f"delivery_timeout_ms={self.delivery_timeout * 1000:g}: must be more than "
                 f"linger_ms, that is {self.linger * 1000:g}"

@@ -34,10 +34,10 @@ MADE_FOR_SERVERS = (
     "made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
     "aiokafka.helpers.create_ssl_context() makes one for a client"
 )
-"""The error for an `ssl_context` that is for servers."""
+"""The error text for a server-side `ssl_context`."""
 
 Credential = str | Callable[[], str | Awaitable[str]]
-"""A string, or a function that is called for the string at each authentication."""
+"""A string, or a function that returns the string and is called at each authentication."""
 
 if TYPE_CHECKING:
     TlsSource = ssl.SSLContext | Callable[[], ssl.SSLContext | Awaitable[ssl.SSLContext]]
@@ -154,8 +154,8 @@ class SecurityConfig(Options):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Return the configuration from public keywords, as `Options` does. `sasl_mechanism` and
-        `sasl_kerberos_service_name` may be None or "" if they are not used."""
+        """Return the configuration from option keywords. `sasl_mechanism` and
+        `sasl_kerberos_service_name` may be None or "" if the protocol does not use them."""
         absent: tuple[Any, ...] = (None, "")
         if "SASL" not in str(options.get("security_protocol")):
             if options.get("sasl_mechanism", MISSING) in absent:
@@ -223,8 +223,8 @@ class SecurityConfig(Options):
                 raise ValueError(f"{keyword}: must not have {reason}")
 
     def _warn(self, what: str, protocols: str) -> None:
-        # Warn instead of raising: a program may keep these options when it uses a listener without
-        # TLS or SASL.
+        # Only warn: a program may pass the same TLS and SASL options to all its clients, and select
+        # a listener without TLS or SASL by `security_protocol`.
         warnings.warn(
             f"{what} has no effect with security_protocol={self.protocol!r}; it needs {protocols}",
             UserWarning,
@@ -248,12 +248,12 @@ class SecurityConfig(Options):
 
 
 def is_for_servers(context: object) -> bool:
-    """Return whether a TLS context is for servers: clients cannot connect with such a context."""
+    """Return whether `context` is a server-side TLS context, which clients cannot use."""
     return getattr(getattr(context, "protocol", None), "name", "") == "PROTOCOL_TLS_SERVER"
 
 
 def _level_of_caller() -> int:
-    """Return the `stacklevel` for a warning that points to the code that constructs the client."""
+    """Return the `stacklevel` with which a warning points to the application's code."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("aiokafka"):
         frame, level = frame.f_back, level + 1

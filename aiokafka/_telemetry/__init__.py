@@ -1,1 +1,1 @@
-"""Push a client's metrics to brokers that subscribe to them (KIP-714)."""
+"""Pushes the metrics of a client to brokers that subscribe to them (KIP-714)."""

@@ -1,4 +1,4 @@
-"""Subscriptions to metrics, and the encoding of pushes (KIP-714)."""
+"""The broker's subscription to metrics, and the content of PushTelemetry requests (KIP-714)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ __all__ = [
     "PushedCounts",
     "Series",
     "Subscription",
-    "Told",
-    "Wanted",
+    "chunks",
     "encode_metrics",
     "encode_series",
     "entries",
     "make_payload",
-    "pieces",
     "series",
 ]
 
 
-# -- Encode metrics as OpenTelemetry messages, as far as KIP-714 needs them
+# -- Encode metrics as OpenTelemetry messages: the part of OpenTelemetry that KIP-714 needs
 
 # The messages are protocol buffers (opentelemetry/proto/metrics/v1/metrics.proto, version 1).
 
@@ -49,10 +47,10 @@ _double = struct.Struct("<d").pack
 
 
 class Point(NamedTuple):
-    """One value of a metric, with its labels and the time since which it counts."""
+    """One value of a metric, with its labels and the start of its counting."""
 
     labels: tuple[tuple[str, str], ...]
-    """The tags of the value."""
+    """(name, value) pairs of the metric's tags."""
     since_ns: int
     """Start of counting, in nanoseconds since 1970."""
     value: float | Distribution
@@ -82,8 +80,8 @@ def encode_metrics(
 
 
 def encode_series(series: Series, at_ns: int, *, is_delta: bool) -> bytes:
-    """Return an encoded `Metric` with values as of `at_ns` (nanoseconds since 1970). With
-    `is_delta` the values are marked as differences to the last push."""
+    """Return an encoded `Metric` message with the values at the time `at_ns` (nanoseconds since
+    1970). `is_delta` marks the values as differences from the last push."""
     head = _text(1, series.name) + _text(3, series.unit)
     temporality = _tag(2, _VARINT) + bytes((_DELTA if is_delta else _CUMULATIVE,))
     if series.kind is MetricKind.HISTOGRAM:
@@ -137,7 +135,7 @@ def _attribute(key: str, value: str) -> bytes:
 
 
 def _text(number: int, text: str) -> bytes:
-    # Replace lone surrogates, which names from a hostile broker may contain.
+    # A name from a hostile broker may contain lone surrogates: replace them.
     return _field(number, text.encode("utf-8", "replace")) if text else b""
 
 
@@ -164,7 +162,7 @@ DEFAULT_INTERVAL = 300.0
 """Default interval of pushes in seconds."""
 
 _MOST_NAMES = 1000
-"""Limit of subscribed prefixes, because each metric is compared with all prefixes."""
+"""Limit of the number of subscribed prefixes. Every metric is compared with all of them."""
 
 _SHORTEST, _LONGEST = 0.1, 24 * 3600.0
 """Limits of the interval in seconds."""
@@ -179,7 +177,7 @@ class Subscription(NamedTuple):
     most_bytes: int
     """Limit of the compressed size of a push."""
     is_delta: bool
-    """Whether a push has the differences of counters to the last push, or else their totals."""
+    """Whether counters are pushed as differences from the last push; if False, as totals."""
     prefixes: tuple[str, ...]
     """Prefixes of the subscribed metric names."""
     codecs: tuple[int, ...]
@@ -194,7 +192,7 @@ class Subscription(NamedTuple):
             interval=min(max(response.push_interval_ms / 1000, _SHORTEST), _LONGEST),
             most_bytes=max(0, response.telemetry_max_bytes),
             is_delta=response.delta_temporality,
-            # A subscription to all metrics is "*" from brokers, and an empty name in the KIP.
+            # Brokers subscribe to all metrics by "*"; the KIP says by an empty prefix.
             prefixes=tuple("" if name == "*" else name for name in names),
             codecs=tuple(response.accepted_compression_types),
         )
@@ -204,8 +202,8 @@ class Subscription(NamedTuple):
         return name.startswith(self.prefixes)
 
     def codec(self, refused: Collection[int]) -> int:
-        """Return the broker's preferred codec that is available and not in `refused`; the number of
-        no compression without such a codec."""
+        """Return the number of the codec that the broker prefers, among the codecs that are
+        available and not in `refused`; else the number of no compression."""
         for codec in self.codecs:
             if codec not in refused and _is_usable(codec):
                 return codec
@@ -224,19 +222,19 @@ def _is_usable(codec: int) -> bool:
 
 
 _MOST_POINTS = 50
-"""Limit of the values of a metric that are encoded in one step."""
+"""Number of values of a metric that are encoded at a time, before the size is checked."""
 
-_TURN = 250
-"""Number of values after which the task yields to the event loop."""
+_VALUES_PER_YIELD = 250
+"""Number of values that are processed before the task yields to the event loop."""
 
 Labels = tuple[tuple[str, str], ...]
 Value = float | Distribution
-Told = dict[tuple[str, Labels], tuple[Value, int]]
-"""By name and labels: the value in the last push, and its time (nanoseconds since 1970)."""
+LastPushed = dict[tuple[str, Labels], tuple[Value, int]]
+"""By name and labels: the last pushed value, and the time of that push (nanoseconds since 1970)."""
 
 
 class Entry(NamedTuple):
-    """A value to push."""
+    """A subscribed value of the metrics snapshot."""
 
     name: str
     labels: Labels
@@ -244,61 +242,68 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> tuple[str, Labels]:
-        """The name and the labels of the value."""
+        """The identity of the value across snapshots: its name and labels."""
         return self.name, self.labels
 
 
-Wanted = list[list[Entry]]
-"""Values to push, in one list for each name and number of labels."""
+Entries = list[list[Entry]]
+"""All subscribed values of a snapshot, in one list for each metric name and number of labels."""
 
 
 class PushedCounts:
-    """Owns the last pushed value of each counter, and the time of that push. Counters that are not
-    in the last snapshot are forgotten."""
+    """The last pushed value of each counter and histogram, and the time of that push.
+
+    A push of differences subtracts these values. Values that are missing in the newest snapshot are
+    dropped.
+    """
 
     def __init__(self, began_ns: int) -> None:
         """`began_ns` is the time at which counting started, in nanoseconds since 1970."""
         self._began_ns = began_ns
-        self._told: Told = {}
+        self._last_pushed: LastPushed = {}
 
     def point(self, entry: Entry, *, is_delta: bool) -> Point:
-        """Return the value to push: for a counter or histogram with `is_delta` the difference to
-        the last push, else the value of `entry`."""
+        """Return the point to push for `entry`: with `is_delta`, the difference of a counter or
+        histogram from its last pushed value; otherwise the present value."""
         value = entry.metric.value
         if not is_delta or entry.metric.kind is MetricKind.GAUGE:
             return Point(entry.labels, self._began_ns, value)
-        before, since = self._told.get(entry.key, (None, self._began_ns))
+        before, since = self._last_pushed.get(entry.key, (None, self._began_ns))
         return Point(entry.labels, since, _difference(value, before))
 
-    async def after(self, every: Wanted, told: Iterable[Entry], at_ns: int) -> Told:
-        """Return the new state for `settle` if the entries `told`, a part of the snapshot `every`,
-        are pushed at `at_ns`. Yields to the event loop in between."""
-        kept: Told = {}
+    async def after_push(self, every: Entries, pushed: Iterable[Entry], at_ns: int) -> LastPushed:
+        """Return the last pushed values as they will be after a push of `pushed` at `at_ns`.
+
+        `every` has all values of the snapshot, including those that did not fit into the push.
+        Yields to the event loop regularly, because there may be many thousand values.
+        """
+        kept: LastPushed = {}
         for number, entry in enumerate(chain.from_iterable(every), 1):
-            if (before := self._told.get(entry.key)) is not None:
+            if (before := self._last_pushed.get(entry.key)) is not None:
                 kept[entry.key] = before
-            await _turn(number)
-        for number, entry in enumerate(told, 1):
+            await _maybe_yield(number)
+        for number, entry in enumerate(pushed, 1):
             if entry.metric.kind is not MetricKind.GAUGE:
                 kept[entry.key] = (entry.metric.value, at_ns)
-            await _turn(number)
+            await _maybe_yield(number)
         return kept
 
-    def settle(self, told: Told) -> None:
-        """Set the state that `after` has returned, after the push."""
-        self._told = told
+    def set_last_pushed(self, values: LastPushed) -> None:
+        """Replace the last pushed values by the result of `after_push`, once the push was sent."""
+        self._last_pushed = values
 
 
-async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wanted:
-    """Return the subscribed values of a snapshot in one list for each name and number of labels;
-    values with the fewest labels, the totals of the client, come first.
+async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Entries:
+    """Return the values of a snapshot whose names `wants` accepts.
 
-    Yields to the event loop in between, because a snapshot may have very many values.
+    Values with the fewest labels, which are the totals of the client, come first: a push that is
+    limited in size then contains the totals. Yields to the event loop regularly, because a snapshot
+    may have many thousand values.
     """
     wanted: dict[tuple[int, str], list[Entry]] = {}
     names: dict[tuple[str, str], str | None] = {}
     for number, metric in enumerate(metrics, 1):
-        # Call `wants` once per name, because a name may have values of thousands of partitions.
+        # Call `wants` once per name: a metric may have a value for each of thousands of partitions.
         key = metric.group, metric.name
         if key not in names:
             name = metric.telemetry_name
@@ -307,32 +312,32 @@ async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wa
         if known is not None:
             entry = Entry(known, _labels(metric), metric)
             wanted.setdefault((len(entry.labels), known), []).append(entry)
-        await _turn(number)
+        await _maybe_yield(number)
     return [wanted[rank] for rank in sorted(wanted)]
 
 
-async def _turn(number: int) -> None:
-    """Yield to the event loop after every `_TURN` steps; `number` steps are done."""
-    if number % _TURN == 0:
+async def _maybe_yield(number: int) -> None:
+    """Yield to the event loop after every `_VALUES_PER_YIELD` values; `number` are processed."""
+    if number % _VALUES_PER_YIELD == 0:
         await asyncio.sleep(0)
 
 
-def pieces(wanted: Wanted) -> Iterator[list[Entry]]:
-    """Yield the values in lists of at most `_MOST_POINTS` values of one metric."""
-    for same in wanted:
+def chunks(every: Entries) -> Iterator[list[Entry]]:
+    """Yield all values in lists of at most `_MOST_POINTS` values of one metric."""
+    for same in every:
         for start in range(0, len(same), _MOST_POINTS):
             yield same[start : start + _MOST_POINTS]
 
 
-def series(piece: list[Entry], tally: PushedCounts, *, is_delta: bool) -> Series:
-    """Return the Series of one list of `pieces`."""
-    first = piece[0].metric
-    points = tuple(tally.point(entry, is_delta=is_delta) for entry in piece)
-    return Series(piece[0].name, first.unit, first.kind, points)
+def series(chunk: list[Entry], counts: PushedCounts, *, is_delta: bool) -> Series:
+    """Return the series of values of one metric."""
+    first = chunk[0].metric
+    points = tuple(counts.point(entry, is_delta=is_delta) for entry in chunk)
+    return Series(chunk[0].name, first.unit, first.kind, points)
 
 
 def _labels(metric: Metric) -> Labels:
-    # Leave out the client id, which the broker adds itself.
+    # Omit the client id: the broker adds it to the metrics.
     tags = metric.tags
     return tuple([(_label(name), tags[name]) for name in sorted(tags) if name != "client-id"])
 
@@ -343,8 +348,8 @@ def _label(tag: str) -> str:
 
 
 def _difference(value: Value, before: Value | None) -> Value:
-    """Return the difference of `value` to `before`, the last pushed value; `value` itself without a
-    last push, or after a restart of the counter."""
+    """Return `value` minus `before`, the last pushed value. Return `value` if there was no push, or
+    if the counter has restarted at 0 since then."""
     if isinstance(value, Distribution):
         if not isinstance(before, Distribution) or before.count > value.count:
             return value
@@ -361,26 +366,26 @@ def _difference(value: Value, before: Value | None) -> Value:
 
 _SCOPE = ("aiokafka", __version__)
 _LARGE = 64 * 1024
-"""Size in bytes from which compression runs in a thread."""
+"""Size in bytes from which a push is compressed in a thread, not in the event loop."""
 _RATIO = 10
-"""The best compression ratio to expect, which limits the bytes to compress."""
+"""The highest compression ratio to expect: no more than this times the limit is compressed."""
 _SPARE = 0.9
-_PAYLOAD_TURN = 5
-"""Number of lists after which the task yields to the event loop."""
+_CHUNKS_PER_YIELD = 5
+"""Number of chunks that are encoded before the task yields to the event loop."""
 
 
 class PushPayload(NamedTuple):
-    """An encoded push."""
+    """The content of one PushTelemetry request."""
 
     data: bytes
     codec: int
-    told: list[Entry]
-    """The values that the push contains."""
+    entries: list[Entry]
+    """The values in `data`."""
 
 
 async def make_payload(
-    wanted: Wanted,
-    tally: PushedCounts,
+    every: Entries,
+    counts: PushedCounts,
     subscription: Subscription,
     resource: Mapping[str, str],
     at_ns: int,
@@ -388,25 +393,25 @@ async def make_payload(
     codec: int,
     most_bytes: int,
 ) -> PushPayload | None:
-    """Return an encoded push of the first values of `wanted` that fit into `most_bytes`; None if
-    not even the first list of values fits, or `wanted` is empty."""
+    """Encode and compress as many of the first values of `every` as fit into `most_bytes`. Return
+    None if the first chunk of values is too large, or if there are no values."""
     parts: list[tuple[bytes, list[Entry]]] = []
     size = 0
-    room = most_bytes * (_RATIO if codec else 1)
-    for number, piece in enumerate(pieces(wanted), 1):
-        one = series(piece, tally, is_delta=subscription.is_delta)
+    limit = most_bytes * (_RATIO if codec else 1)
+    for number, chunk in enumerate(chunks(every), 1):
+        one = series(chunk, counts, is_delta=subscription.is_delta)
         encoded = encode_series(one, at_ns, is_delta=subscription.is_delta)
-        parts.append((encoded, piece))
+        parts.append((encoded, chunk))
         size += len(encoded)
-        if size > room:
+        if size > limit:
             break
-        if number % _PAYLOAD_TURN == 0:
+        if number % _CHUNKS_PER_YIELD == 0:
             await asyncio.sleep(0)
     while parts:
         data = encode_metrics(resource, _SCOPE, (encoded for encoded, _ in parts))
         data = await _compressed(codec, data)
         if len(data) <= most_bytes:
-            return PushPayload(data, codec, [entry for _, piece in parts for entry in piece])
+            return PushPayload(data, codec, [entry for _, chunk in parts for entry in chunk])
         del parts[int(len(parts) * _SPARE * most_bytes / len(data)) :]
     return None
 

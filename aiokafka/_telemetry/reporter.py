@@ -1,4 +1,4 @@
-"""Push metrics to the brokers that subscribe to them (KIP-714)."""
+"""The task that pushes the metrics of a client to the brokers (KIP-714)."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ __all__ = ["Reporting", "TelemetryReporter"]
 
 log = logging.getLogger("aiokafka")
 
-_LOOK_AGAIN = 300.0
-"""Seconds until the reporter looks again for a broker that supports telemetry."""
+_SEARCH_INTERVAL = 300.0
+"""Seconds between two searches for a broker that supports telemetry."""
 _LONGEST_BACKOFF = 30.0
 _KEY_OF_SUBSCRIPTIONS = 71
-"""API key of GetTelemetrySubscriptions, which few brokers support."""
+"""API key of GetTelemetrySubscriptions: brokers without telemetry do not support this API."""
 _LAST_PUSH_TIMEOUT = 1.0
 """Timeout of the last push in seconds."""
 
@@ -57,7 +57,7 @@ _LAST_PUSH_TIMEOUT = 1.0
 class TelemetryReporter:
     """Pushes the metrics of one client while brokers subscribe to them.
 
-    Owns the client instance id, the subscription, and the pushed counts. The task holds no
+    Owns: the client instance id, the subscription, and the last pushed values. Holds no strong
     reference to the client, so that an unclosed client can be garbage-collected.
     """
 
@@ -67,7 +67,7 @@ class TelemetryReporter:
         self._read: Callable[[], MetricsSnapshot | None] = _nothing
         self._labels: Callable[[], Mapping[str, str]] = dict
         self._began_at_ns = _now_ns()
-        self._tally: PushedCounts | None = None
+        self._pushed_counts: PushedCounts | None = None
         self._id = ZERO_UUID
         self._is_settled = asyncio.Event()
         self._failure: KafkaError = IllegalStateError("the client is not started")
@@ -81,8 +81,8 @@ class TelemetryReporter:
     def watch(
         self, read: Callable[[], MetricsSnapshot | None], labels: Callable[[], Mapping[str, str]]
     ) -> None:
-        """Set `read`, the source of the metrics, which returns None once the client is
-        garbage-collected, and `labels`, which returns texts that describe the client."""
+        """Set the sources of a push: `read` returns the metrics, or None once the client is
+        garbage-collected; `labels` returns attributes of the client, such as its group id."""
         self._read = read
         self._labels = labels
 
@@ -112,8 +112,9 @@ class TelemetryReporter:
     # -- the background task
 
     def run(self, pool: ConnectionPool) -> Coroutine[Any, Any, None]:
-        """Return the coroutine of the task, which subscribes and pushes until it is cancelled, or
-        until an error that is not retriable. The coroutine logs errors, and raises none."""
+        """Return the coroutine of the background task. The coroutine requests a subscription and
+        pushes metrics until it is cancelled or meets an error that is not retriable. It logs errors
+        and raises none."""
         self._is_running = self._read is not _nothing and self._config.enable_metrics_push
         self._is_settled.clear()
         return self._run(pool)
@@ -123,15 +124,15 @@ class TelemetryReporter:
         try:
             while pause is not None:
                 await asyncio.sleep(pause)
-                pause = await self._turn(pool)
+                pause = await self._step(pool)
         except Exception as error:
             name = self._config.client_id
             log.exception("%s pushes no metrics any more", name, extra={"client_id": name})
             self._give_up(KafkaError(f"pushing metrics has failed: {error!r}"))
 
     async def finish(self, pool: ConnectionPool) -> None:
-        """Send the last push, if a broker subscribes and has an open connection; give up after
-        `_LAST_PUSH_TIMEOUT`. The caller has ended the task of `run()`."""
+        """Push once more with the terminating flag, within `_LAST_PUSH_TIMEOUT`, if there are a
+        subscription and an open connection. The caller has ended the task of `run()` before."""
         subscription = self._subscription
         if subscription is not None:
             try:
@@ -149,8 +150,9 @@ class TelemetryReporter:
         self._failure = error
         self._is_settled.set()
 
-    async def _turn(self, pool: ConnectionPool) -> float | None:
-        """Subscribe or push once; return the seconds until the next step, None for no next step."""
+    async def _step(self, pool: ConnectionPool) -> float | None:
+        """Request a subscription, or push once if there is a subscription. Return the seconds until
+        the next call; None ends the task."""
         subscription = self._subscription
         try:
             connection = await self._connection(pool)
@@ -160,7 +162,7 @@ class TelemetryReporter:
                         "no broker takes metrics: that needs Kafka 3.7, and a plug-in in it"
                     )
                 )
-                return _LOOK_AGAIN
+                return _SEARCH_INTERVAL
             if subscription is None:
                 return await self._subscribe(connection)
             return await self._push(connection, subscription)
@@ -174,18 +176,18 @@ class TelemetryReporter:
             return None
 
     async def _connection(self, pool: ConnectionPool) -> BrokerConnection | None:
-        """Return a connection to a broker that supports telemetry, preferably one that is open;
+        """Return a connection to a broker that supports telemetry, preferably an open connection;
         None if no broker supports telemetry.
 
-        Before the first subscription, connects only to brokers that are known to support telemetry.
-        Raises NodeNotReadyError if no connect is possible now.
+        Before the first subscription, open a connection only to a broker that is known to support
+        telemetry. Raises NodeNotReadyError if no broker can be connected to now.
         """
         connection = self._open_connection(pool)
         if connection is not None:
             return connection
         nodes = self._metadata.cluster.node_ids
         if all(pool.versions(node) is None for node in nodes):
-            # The connection to a bootstrap server may belong to no known broker (load balancer).
+            # Only a connection to a bootstrap server exists, which may be a load balancer.
             raise NodeNotReadyError("no broker was connected to yet")
         able = [node for node in nodes if _takes_metrics(pool, node)]
         if self._id != ZERO_UUID:
@@ -203,8 +205,8 @@ class TelemetryReporter:
         return connection
 
     def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:
-        """Return an open connection to a broker that supports telemetry, preferably the broker used
-        last; None without one."""
+        """Return an open connection to a broker that supports telemetry, preferably to the broker
+        of the last push; None without such a connection."""
         found = {
             node_id: connection
             for node_id in self._metadata.cluster.node_ids
@@ -237,7 +239,8 @@ class TelemetryReporter:
             return subscription.interval
         self._subscription = subscription
         self._most_bytes = subscription.most_bytes
-        # The first pause is random, so that clients that start together do not push together.
+        # Randomize the time of the first push, so that clients that start together do not push at
+        # the same moment.
         return subscription.interval * random.uniform(0.5, 1.5)
 
     # -- a push
@@ -245,9 +248,9 @@ class TelemetryReporter:
     async def _push(
         self, connection: BrokerConnection, subscription: Subscription, *, is_last: bool = False
     ) -> float | None:
-        """Push once; return the seconds until the next step, None if the client was
+        """Push once; return the seconds until the next push, None if the client was
         garbage-collected."""
-        # These modules are loaded only if a broker subscribes.
+        # These modules are loaded only if a broker subscribes to metrics.
         from aiokafka._telemetry.push import PushedCounts, PushPayload, entries, make_payload
         from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
@@ -256,10 +259,10 @@ class TelemetryReporter:
             return None
         at_ns = _now_ns()
         every = await entries(snapshot, subscription.wants)
-        tally = self._tally = self._tally or PushedCounts(self._began_at_ns)
+        counts = self._pushed_counts = self._pushed_counts or PushedCounts(self._began_at_ns)
         payload = await make_payload(
             every,
-            tally,
+            counts,
             subscription,
             {name: value for name, value in self._labels().items() if value},
             at_ns,
@@ -276,45 +279,46 @@ class TelemetryReporter:
             compression_type=payload.codec,
             metrics=payload.data,
         )
-        tell = partial(tally.settle, await tally.after(every, payload.told, at_ns))
-        code = await _send(connection, request, tell)
+        after_push = await counts.after_push(every, payload.entries, at_ns)
+        code = await _send(connection, request, partial(counts.set_last_pushed, after_push))
         return self._after_push(code, payload, subscription)
 
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
-        """Handle the error code of a push; return the seconds until the next step. Raises the error
-        of any other code."""
+        """Handle the error code of a PushTelemetry response; return the seconds until the next
+        step. Raises the error for codes that need no special handling."""
         error = for_code(code)
-        # The broker does not know the subscription, or refuses the codec: subscribe again at once.
+        # The broker does not know the subscription id or rejects the codec: request a subscription
+        # again at once.
         if error is UnknownSubscriptionId or error is UnsupportedCompressionType:
             if error is UnsupportedCompressionType:
                 self._refused.add(payload.codec)
             self._subscription = None
             return 0.0
         if error is TelemetryTooLarge:
-            # Halve the size limit until a push succeeds; the next subscription resets the limit.
+            # The next push has at most half the size. The next subscription resets the limit.
             self._most_bytes = len(payload.data) // 2
-        # THROTTLING_QUOTA_EXCEEDED: the push was too early and not accepted; keep the interval.
+        # THROTTLING_QUOTA_EXCEEDED: the broker dropped the push as too early. Keep the interval.
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval
 
 
 async def _send(
-    connection: BrokerConnection, request: PushTelemetryRequest, tell: Callable[[], None]
+    connection: BrokerConnection, request: PushTelemetryRequest, mark_pushed: Callable[[], None]
 ) -> int:
     """Send a push; return the error code.
 
-    Calls `tell`, which marks the values as pushed, after a success, and if the outcome is unknown:
-    receivers add up the differences, and cannot detect a duplicate push.
+    Calls `mark_pushed` if the broker accepted the values, and also if the request got no response:
+    the broker may have accepted them, and receivers would count repeated differences twice.
     """
     answer = connection.send_nowait(request)
     try:
         code = (await answer).error_code
     except BaseException:
-        tell()
+        mark_pushed()
         raise
     if code == 0:
-        tell()
+        mark_pushed()
     return code
 
 
@@ -323,7 +327,7 @@ def _now_ns() -> int:
 
 
 def _nothing() -> None:
-    """The value of `TelemetryReporter._read` before `watch`."""
+    """Return no snapshot: the value of `TelemetryReporter._read` before `watch`."""
 
 
 def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
@@ -351,8 +355,8 @@ C = TypeVar("C", bound="Reporting")
 
 
 class Reporting:
-    """Base of producers, consumers and admin clients, whose metrics are collected, and pushed to
-    brokers that subscribe to them (KIP-714)."""
+    """Base of producers, consumers and admin clients: collects their metrics, and pushes the
+    metrics to brokers that subscribe to them (KIP-714)."""
 
     _telemetry: TelemetryReporter
 
@@ -366,14 +370,16 @@ class Reporting:
         telemetry: TelemetryReporter,
         labels: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Start to collect and push metrics.
+        """Include the client in exported metrics, and let `telemetry` push its metrics to brokers.
 
-        `read` is the `metrics` method of our class; a subclass of an application may override
-        `metrics`. `labels` returns texts that describe the client; empty texts are left out.
+        Args:
+            read: The `metrics` method of our class: an application's subclass may override
+                `metrics`.
+            labels: Returns attributes of the client, such as its group id; empty ones are omitted.
         """
         register(self)
         self._telemetry = telemetry
-        # The weak reference lets an unclosed client be garbage-collected.
+        # A strong reference would keep an unclosed client from being garbage-collected.
         client = weakref.ref(self)
         telemetry.watch(lambda: _read(client, read), labels)
 

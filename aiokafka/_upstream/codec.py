@@ -1,4 +1,4 @@
-"""The names of `aiokafka.codec`: compress and decompress by codec."""
+"""The functions of `aiokafka.codec`: compress and decompress with one codec."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ log = logging.getLogger("aiokafka.conn")
 
 
 class CloseReason(enum.IntEnum):
-    """Why aiokafka closes a connection. This package does not use it: the errors of the failed
-    requests have the reason."""
+    """The reasons for which aiokafka closes a connection. This package does not use them: failed
+    requests raise errors with the reason."""
 
     CONNECTION_BROKEN = 0
     CONNECTION_TIMEOUT = 1

@@ -22,7 +22,8 @@ __all__ = ["CoordinatorNames"]
 
 
 class CommitLock:
-    """aiokafka's `_commit_lock`, which programs test with `locked()` or hold with `async with`."""
+    """The attribute `_commit_lock` of aiokafka's coordinator. Programs call `locked()`, or hold the
+    lock with `async with` to prevent commits."""
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
@@ -45,8 +46,8 @@ class CommitLock:
 
 @with_options({"_config": ConsumerConfig, "_config.client": ClientConfig})
 class CoordinatorNames:
-    """Base class with attributes of aiokafka's GroupCoordinator, also for options, such as
-    ``_session_timeout_ms``. The package itself does not use these attributes."""
+    """Base class with the attributes of aiokafka's GroupCoordinator that only programs use,
+    including attributes for options such as ``_session_timeout_ms``."""
 
     if TYPE_CHECKING:
         _config: ConsumerConfig
@@ -58,15 +59,15 @@ class CoordinatorNames:
     async def fetch_committed_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of `partitions`, without partitions that have none. Raises
-        KafkaTimeoutError after `default_api_timeout_ms`."""
+        """Return the committed offsets of `partitions`. Partitions without a committed offset are
+        omitted. Raises KafkaTimeoutError after `default_api_timeout_ms`."""
         tps = list(partitions)
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
         found = await self._committer.fetch(tps, deadline) if tps else {}
         return {tp: OffsetAndMetadata(*committed) for tp, committed in found.items()}
 
     def request_rejoin(self) -> None:
-        """Request that the member joins or rejoins the group."""
+        """Make the member join or rejoin its group."""
         self.state.request_join("a program asked for it")
 
     @property

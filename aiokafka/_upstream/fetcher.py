@@ -1,5 +1,5 @@
-"""The consumer's fetcher with the attribute names of aiokafka's `Fetcher`, for programs that use
-them."""
+"""The fetcher of a consumer under the attribute names of aiokafka's `Fetcher`, which programs
+use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FetcherNames"]
 class FetcherNames:
     """The attribute `_fetcher` of a consumer, which Faust and kafkaesk use to read records.
 
-    Tests of tracing libraries replace `next_record` and `fetched_records`, so that they need no
+    Tests of tracing libraries replace `next_record` and `fetched_records`, in order to need no
     broker. `getone()` and `getmany()` of the consumer then call the replacements, as in aiokafka.
     """
 

@@ -1,13 +1,12 @@
-"""Convert between the message classes of aiokafka, with tuples for structs, and our messages.
+"""The message classes of aiokafka, and their conversion to and from `aiokafka.protocol.messages`.
 
-A tuple of aiokafka and a struct of ours have the same values in the same order, the order on the
-wire. A list of aiokafka's field names therefore suffices to convert them::
+aiokafka represents a struct by a tuple, with the values in the order on the wire. Our structs have
+the same values in the same order, so the list of aiokafka's field names suffices to convert them::
 
     topics(topic partitions(partition error_code))
 
-A name with parentheses is a list of structs; the fields of the structs are in parentheses. If the
-name of a list of structs has no parentheses, the structs have one field, and aiokafka has a plain
-list of its values.
+A name with parentheses is a list of structs, whose fields are in the parentheses. A list of structs
+with one field may be a plain list of values in aiokafka: its name then has no parentheses.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 
 
 class _Column(NamedTuple):
-    """One value: its name in aiokafka, our field, and for a list of structs the Row of the structs.
+    """A field: its name in aiokafka, our Field, and for a list of structs the Row of these structs.
 
-    `is_bare` means that aiokafka has a plain list of the only field of each struct.
+    `is_bare`: aiokafka has a plain list of values, because the structs have one field only.
     """
 
     name: str
@@ -68,7 +67,7 @@ class _Column(NamedTuple):
 
     def unpack(self, value: Any, version: int) -> Any:
         if isinstance(value, memoryview):
-            return bytes(value)  # a record set is a view of the whole response: copy it
+            return bytes(value)  # a copy: the view would keep the whole response in memory
         if not isinstance(value, list):
             return value
         if self.row is None:
@@ -83,7 +82,7 @@ class _Column(NamedTuple):
 
 
 class Row:
-    """The tuple form of a struct in the versions `span`.
+    """Converts between a struct and its tuple in aiokafka, in the versions `span`.
 
     In flexible versions (KIP-482) the last value of each tuple is a dict of tagged fields.
     """
@@ -160,24 +159,24 @@ def _column(field: Field, name: _Name, span: Versions, flexible: int | None) -> 
 
 # -- Messages of aiokafka: a class per version, with tuples for structs
 
-# `JoinGroupRequest(...)` is sent in the newest version that the broker supports,
-# `JoinGroupRequest_v2(...)` in version 2; its response is a `JoinGroupResponse_v2`.
-# `AIOKafkaClient.send` converts both to the messages of `aiokafka.protocol.messages`, and the
-# response back.
+# `JoinGroupRequest(...)` is sent in the newest version that the broker supports.
+# `JoinGroupRequest_v2(...)` is sent in version 2, and its response is a `JoinGroupResponse_v2`.
+# `AIOKafkaClient.send` converts requests to the messages of `aiokafka.protocol.messages`, and
+# responses from them.
 
 
 _VERSIONED = re.compile(r"(\w+)(Request|Response)(?:_v(\d+))?")
 
 
 class Family:
-    """The common data of the classes of one API.
+    """What the classes of one API, a class for each version, have in common.
 
     Args:
         home: Our class of the request.
         request: aiokafka's names of the request fields, in the order on the wire.
         response: aiokafka's names of the response fields, in the order on the wire.
-        versions: The versions from which `Request.prepare` chooses.
-        others: Further versions, for programs that use the class of the version.
+        versions: The versions that `Request.prepare` may choose.
+        others: Versions that `Request.prepare` never chooses, for programs that name such a class.
     """
 
     def __init__(
@@ -197,8 +196,8 @@ class Family:
 
 
 class _Struct:
-    """Base of messages of one version. The fields are attributes, and arguments of the constructor
-    by position or by name."""
+    """Base of the message classes of one version. The constructor takes the fields by position or
+    by name; the fields are attributes."""
 
     API_KEY: ClassVar[int]
     API_VERSION: ClassVar[int]
@@ -244,8 +243,8 @@ class _Struct:
         return tuple(self.__dict__[name] for name in self._names)
 
     def __eq__(self, other: object) -> bool:
-        # Messages of different versions with the same field names and values are equal: programs
-        # compare the requests that were built for a broker.
+        # Messages of two versions are equal if they have the same fields with equal values:
+        # programs compare the requests that `prepare` has built for different brokers.
         if not isinstance(other, _Struct):
             return NotImplemented
         return self._kind() == other._kind() and self._values() == other._values()
@@ -275,8 +274,8 @@ class RequestStruct(_Struct):
     RESPONSE_TYPE: ClassVar[type[Response]]
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
-        """Return this request. Raises IncompatibleBrokerVersion unless the broker supports its
-        version; `versions` has the lowest and highest version by API key."""
+        """Return this request if the broker supports its version. Raises IncompatibleBrokerVersion
+        otherwise. `versions` has the lowest and highest version of the broker by API key."""
         first, last = versions.get(self.API_KEY, (1, 0))
         if not first <= self.API_VERSION <= last:
             raise IncompatibleBrokerVersion(_gap(type(self).__name__, first, last))
@@ -308,8 +307,8 @@ def _gap(name: str, first: int, last: int) -> str:
 class Request:
     """A request without a version, with the fields of all versions.
 
-    `prepare` converts it to the newest version that the broker supports. Fields that this version
-    lacks are omitted; a field in `NEEDED` with a value raises an error instead.
+    `prepare` converts the request to the newest version that the broker supports. Fields that this
+    version lacks are omitted. If such a field is in `NEEDED` and has a value, `prepare` raises.
     """
 
     API_KEY: ClassVar[int]
@@ -326,18 +325,18 @@ class Request:
         self._fields = values
 
     def __class_getitem__(cls, index: int) -> type[RequestStruct]:
-        """Return the class of the version with this index among all versions. aiokafka before 0.13
-        had lists of classes."""
+        """Return the class of the version with this index: before 0.13, aiokafka had lists of the
+        classes of all versions."""
         return _request_class(cls, cls.FAMILY.all_versions[index])
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the values by field name, in the form for `version`."""
+        """Return the values of the fields by name, as `version` needs them."""
         return self._fields
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
         """Return this request as an instance of `request_struct_class`.
 
-        Raises IncompatibleBrokerVersion if its version lacks a field in `NEEDED` that has a value.
+        Raises IncompatibleBrokerVersion if that class lacks a field in `NEEDED` that has a value.
         """
         version = request_struct_class.API_VERSION
         names = self.FAMILY.request.names(version)

@@ -1,7 +1,7 @@
 """The record classes of aiokafka's `record` package.
 
-Programs, and tests that were copied from aiokafka, use these classes. The producer and the consumer
-use `record/batch.py`, `reader.py` and `legacy.py`.
+Only programs, and tests from aiokafka, use these classes. The producer and the consumer of this
+package use `record/batch.py`, `record/reader.py` and `record/legacy.py`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str, bytes | None]]
 
 _ALL = 0x7FFFFFFF
-_HEADER = struct.Struct(">qiibIhiqqqhii")  # as in `batch`
+_HEADER = struct.Struct(">qiibIhiqqqhii")  # the header of a batch, as in `record/batch.py`
 _CRC = slice(17, 21)
 _LOG_OVERHEAD = 12
 _TRANSACTIONAL = 0x10
@@ -110,7 +110,7 @@ _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
 
 class DefaultRecordMetadata(NamedTuple):
-    """The result of `append`: offset, size in bytes, and timestamp in milliseconds."""
+    """The result of the builder's `append`: offset, size in bytes, timestamp in milliseconds."""
 
     offset: int
     size: int
@@ -301,7 +301,7 @@ class _DefaultRecordBatchBuilderPy:
         headers: Headers,
     ) -> bytes:
         first = timestamp if self._first_timestamp is None else self._first_timestamp
-        body = bytearray(1)  # record attributes: Kafka defines none
+        body = bytearray(1)  # the attributes of the record: always 0
         body += _varint(timestamp - first) + _varint(offset)
         body += _field("key", key) + _field("value", value) + _varint(len(headers))
         for name, each in headers:
@@ -310,8 +310,8 @@ class _DefaultRecordBatchBuilderPy:
 
 
 class DefaultRecordBatchBuilder(_DefaultRecordBatchBuilderPy):
-    """Builds one batch. It is a subclass and not an alias, because aiokafka's tests require two
-    distinct classes."""
+    """Builds one batch of magic 2. aiokafka's tests require that this class and its base are
+    distinct, so it is not an alias."""
 
 
 def _varint(value: int) -> bytes:
@@ -340,8 +340,8 @@ _LEGACY_CRC = slice(12, 16)
 
 
 class LegacyRecordMetadata(NamedTuple):
-    """The result of `append`: offset, checksum, size in bytes, and timestamp in milliseconds, -1 in
-    magic 0."""
+    """The result of the builder's `append`: offset, checksum, size in bytes, and timestamp in
+    milliseconds (-1 in magic 0)."""
 
     offset: int
     crc: int
@@ -357,8 +357,8 @@ class _Codecs:
 
 
 class LegacyRecordBatch(_Codecs):
-    """Reads one message of magic 0 or 1. Iteration returns the message, or the messages that are
-    compressed in it."""
+    """Reads one message of magic 0 or 1. Iteration returns the message, or the messages inside a
+    compressed message."""
 
     is_control_batch = False
     is_transactional = False
@@ -408,7 +408,8 @@ class LegacyRecordBatchBuilder(_Codecs):
             moment = -1
         else:
             moment = int(wall_time() * 1000) if timestamp is None else timestamp
-        offset, moment = index(offset), index(moment)  # TypeError for a value that is no integer
+        # `index` raises TypeError for a value that is not an integer.
+        offset, moment = index(offset), index(moment)
         packed = build_message(
             self._magic, offset, moment, 0, _content("key", key), _content("value", value)
         )
@@ -476,9 +477,10 @@ class MemoryRecords:
         return parse_batch(self._view, self._at) is not None
 
     def next_batch(self) -> DefaultRecordBatch | LegacyRecordBatch | None:
-        """Return the next batch, whose iteration includes transaction markers; None at the end.
+        """Return the next batch, None at the end. The iteration of a batch includes transaction
+        markers.
 
-        Raises CorruptRecordError for an invalid header. Other damage raises when the batch is read.
+        Raises CorruptRecordError for an invalid header. Reading the batch raises for other damage.
         """
         batch = parse_batch(self._view, self._at)
         if batch is None:

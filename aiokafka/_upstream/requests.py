@@ -160,8 +160,8 @@ class CreatePartitionsRequest(
         versions=(0, 1),
     ),
 ):
-    """Add partitions to topics: (topic, (new number of partitions, brokers of each new partition or
-    None))."""
+    """Add partitions to topics. `topic_partitions` has tuples (topic, (new number of partitions,
+    brokers of each new partition or None))."""
 
     def __init__(
         self,
@@ -221,8 +221,8 @@ class DescribeConfigsRequest(
         versions=(0, 1, 2),
     ),
 ):
-    """Describe the configuration of resources: (type, name, [setting]); None in place of the list
-    for all settings."""
+    """Describe the configuration of resources. `resources` has tuples (type, name, [setting]), with
+    None in place of the list for all settings."""
 
     NEEDED = ("include_synonyms",)
 
@@ -240,7 +240,8 @@ class AlterConfigsRequest(
         versions=(0, 1),
     ),
 ):
-    """Replace the configuration of resources: (type, name, [(setting, value)])."""
+    """Replace the configuration of resources. `resources` has tuples (type, name, [(setting,
+    value)])."""
 
     def __init__(self, resources: Iterable[Any], validate_only: bool = False) -> None:
         super().__init__(resources=list(resources), validate_only=validate_only)
@@ -317,7 +318,7 @@ class SaslAuthenticateRequest(
         versions=(0, 1),
     ),
 ):
-    """Exchange one SASL token."""
+    """Send the client's next SASL token; the response has the broker's token."""
 
     def __init__(self, payload: bytes) -> None:
         super().__init__(sasl_auth_bytes=payload)
@@ -407,7 +408,8 @@ class DescribeClientQuotasRequest(
         versions=(0,),
     ),
 ):
-    """Describe client quotas that match `components`: (entity type, match type, name)."""
+    """Describe the client quotas that match all `components`, which are tuples (entity type, match
+    type, name)."""
 
     def __init__(self, components: Iterable[tuple[str, int, str | None]], strict: bool) -> None:
         super().__init__(components=list(components), strict=strict)
@@ -423,8 +425,8 @@ class AlterPartitionReassignmentsRequest(
         versions=(0,),
     ),
 ):
-    """Reassign partitions to brokers: (topic, [(partition, brokers, {})], {}); None in place of
-    brokers cancels a reassignment."""
+    """Reassign partitions to brokers. `topics` has tuples (topic, [(partition, brokers, {})], {}),
+    with None in place of brokers to cancel a reassignment."""
 
     def __init__(self, timeout_ms: int, topics: Iterable[Any], tags: Any) -> None:
         super().__init__(timeout_ms=timeout_ms, topics=list(topics), tags=tags)
@@ -440,7 +442,8 @@ class ListPartitionReassignmentsRequest(
         versions=(0,),
     ),
 ):
-    """List reassignments in progress: (topic, [partition], {})."""
+    """List the reassignments in progress. `topics` has tuples (topic, [partition], {}), or is None
+    for all topics."""
 
     def __init__(self, timeout_ms: int, topics: Iterable[Any] | None, tags: Any) -> None:
         listed = None if topics is None else list(topics)
@@ -461,7 +464,7 @@ class OffsetCommitRequest(
         others=(0, 1),
     ),
 ):
-    """Commit offsets of a group: (topic, [(partition, offset, metadata)])."""
+    """Commit offsets of a group. `topics` has tuples (topic, [(partition, offset, metadata)])."""
 
     DEFAULT_GENERATION_ID = -1
     DEFAULT_RETENTION_TIME = -1
@@ -494,8 +497,8 @@ class OffsetFetchRequest(
         others=(0,),
     ),
 ):
-    """Fetch the committed offsets of a group: (topic, [partition]); None in place of the list for
-    all partitions."""
+    """Fetch the committed offsets of a group. `partitions` has tuples (topic, [partition]), or is
+    None for all partitions."""
 
     def __init__(
         self, consumer_group: str, partitions: Iterable[tuple[str, list[int]]] | None
@@ -549,7 +552,8 @@ class FetchRequest(
         others=(0,),
     ),
 ):
-    """Fetch records of partitions: (topic, [(partition, offset, max_bytes)])."""
+    """Fetch records of partitions. `topics` has tuples (topic, [(partition, offset,
+    max_bytes)])."""
 
     NEEDED = ("isolation_level",)
 
@@ -576,8 +580,8 @@ class FetchRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields; partitions also have a log start offset from version 5 on, and a
-        leader epoch from version 9 on, both -1."""
+        """Return the fields. From version 5 on, partitions also have a log start offset, and from
+        version 9 on a leader epoch; both are -1 (unknown)."""
         epoch = (-1,) if version >= 9 else ()
         log_start = (-1,) if version >= 5 else ()
         topics = [
@@ -680,7 +684,7 @@ class LeaveGroupRequest(
         versions=(0, 1),
     ),
 ):
-    """Leave a group."""
+    """Remove a member from its group."""
 
     def __init__(self, group: str, member_id: str) -> None:
         super().__init__(group=group, member_id=member_id)
@@ -726,7 +730,7 @@ class MetadataRequest(
 
 
 class OffsetResetStrategy:
-    """Timestamps that stand for the latest and the earliest offset, and 0 for no reset."""
+    """The timestamps that stand for the latest and the earliest offset; NONE means no reset."""
 
     LATEST = list_offsets.LATEST
     EARLIEST = list_offsets.EARLIEST
@@ -745,8 +749,8 @@ class OffsetRequest(
         others=(4, 5),
     ),
 ):
-    """Look up offsets by timestamp: (topic, [(partition, timestamp)]); `replica_id` is -1 for
-    clients."""
+    """Look up offsets by timestamp. `topics` has tuples (topic, [(partition, timestamp)]); the
+    `replica_id` of clients is -1."""
 
     NEEDED = ("isolation_level",)
 
@@ -790,7 +794,7 @@ class ProduceRequest(
         others=(8,),
     ),
 ):
-    """Append record batches: (topic, [(partition, bytes)])."""
+    """Append record batches. `topics` has tuples (topic, [(partition, bytes)])."""
 
     NEEDED = ("transactional_id",)
 
@@ -825,7 +829,7 @@ class InitProducerIdRequest(
         versions=(0,),
     ),
 ):
-    """Get a producer id."""
+    """Get a producer id; with a transactional id, fence the previous producer of that id."""
 
     def __init__(self, transactional_id: str | None, transaction_timeout_ms: int) -> None:
         super().__init__(
@@ -842,7 +846,7 @@ class AddPartitionsToTxnRequest(
         versions=(0,),
     ),
 ):
-    """Add partitions to the transaction: (topic, [partition])."""
+    """Add partitions to the transaction. `topics` has tuples (topic, [partition])."""
 
     def __init__(
         self,
@@ -917,7 +921,8 @@ class TxnOffsetCommitRequest(
         versions=(0,),
     ),
 ):
-    """Commit offsets of a group in the transaction: (topic, [(partition, offset, metadata)])."""
+    """Commit offsets of a group in the transaction. `topics` has tuples (topic, [(partition,
+    offset, metadata)])."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The names of `aiokafka.util`, which nothing in the package uses."""
+"""The names of `aiokafka.util`. This package does not use them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from aiokafka.cli import formats
 from aiokafka.cli.arguments import Finite, Place, numbers, offsets_at, place
 from aiokafka.cli.formats import as_bytes, raw
 from aiokafka.cli.output import note
-from aiokafka.cli.running import LAST_MOMENT
+from aiokafka.cli.running import CLEANUP_TIMEOUT
 from aiokafka.cli.session import Session, command
 from aiokafka.cli.streams import Limit, Progress, Writer, wait_for_topics
 from aiokafka.errors import (
@@ -81,12 +81,12 @@ class Committer(ConsumerRebalanceListener):
         self._written = dict(self._written.items() - offsets.items())
 
     async def commit_soon(self) -> None:
-        """Commit after a signal. Raises KafkaTimeoutError after LAST_MOMENT."""
+        """Commit after a signal. Raises KafkaTimeoutError after CLEANUP_TIMEOUT."""
         try:
-            await asyncio.wait_for(self.commit(), LAST_MOMENT)
+            await asyncio.wait_for(self.commit(), CLEANUP_TIMEOUT)
         except asyncio.TimeoutError:
             raise KafkaTimeoutError(
-                f"what was printed last is not committed after {LAST_MOMENT:g} s, and will be "
+                f"what was printed last is not committed after {CLEANUP_TIMEOUT:g} s, and will be "
                 "printed again"
             ) from None
 
@@ -113,7 +113,7 @@ def _note_uncommitted(error: KafkaError) -> None:
     note(f"aiokafka: not committed, will be printed again: {error}")
 
 
-class Ends:
+class StopOffsets:
     """The offset to stop at in each partition: the end at the time of the assignment
     (--exit-at-end), or a position (--to). With both options the lower offset applies."""
 
@@ -318,7 +318,7 @@ async def _print_all(
     given: dict[str, Any],
 ) -> None:
     writer = Writer(sys.stdout.fileno())
-    ends = Ends(consumer, given["stop"], given["exit_at_end"])
+    ends = StopOffsets(consumer, given["stop"], given["exit_at_end"])
     limit = Limit(given["rate"])
     shown = given["progress"]
     default = sys.stderr.isatty() and not sys.stdout.isatty()

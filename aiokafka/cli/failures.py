@@ -68,10 +68,10 @@ class PartlyFailedError(errors.KafkaError):
 async def parts(
     call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
 ) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
-    """Return the results of a call about items, and the error of the items that failed.
+    """Return the results of an admin call about items, such as topics, and the error of the items
+    that failed. The command prints the results and then raises the error.
 
-    `items` is None if the call itself finds the items, such as all brokers. The command prints the
-    results and then raises the error.
+    `items` is None if the call itself finds the items, such as all brokers.
     """
     try:
         found = await call

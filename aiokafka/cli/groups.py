@@ -307,13 +307,15 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
         else:
             found = await session.parts(admin.groups.offsets(groups), groups)
             columns = ("group", "topic", "partition", "offset", "metadata")
-        wrong = await _explained(admin, [name for name in found if not found[name]], share)
+        wrong = await _errors_without_offsets(
+            admin, [name for name in found if not found[name]], share
+        )
     session.output.rows(_rows(found), columns)
     if wrong and session.failure is None:
         raise PartlyFailedError(map(str, wrong), wrong[0])
 
 
-async def _explained(
+async def _errors_without_offsets(
     admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
 ) -> list[Exception]:
     """Return an error for each group that does not exist, or that needs --share or must not have

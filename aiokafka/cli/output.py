@@ -82,7 +82,7 @@ class Output:
 
 
 def by_partition(found: Mapping[Any, Any]) -> list[Row]:
-    """Return one row for each partition, in order, with the fields of its value."""
+    """Return one row for each partition, sorted, with the fields of the partition's value."""
     return [
         {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
         for tp, each in sorted(found.items())
@@ -116,7 +116,9 @@ def table(
 
 
 def printable(text: str) -> str:
-    """Escape control characters, because other users can write them into names and records."""
+    """Escape control characters. Other users may have put them into names or records, to control
+    the terminal.
+    """
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

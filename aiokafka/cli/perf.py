@@ -46,7 +46,9 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 def summary(
     records: int, size: int, seconds: float, latencies: Sequence[float] = ()
 ) -> dict[str, Any]:
-    """Return one row with counts, rates, and latencies (given in seconds) in milliseconds."""
+    """Return one row with counts, rates, and latencies in milliseconds. The arguments are in
+    seconds.
+    """
     seconds = max(seconds, 1e-9)
     row: dict[str, Any] = {
         "records": records,

@@ -44,7 +44,7 @@ from aiokafka.cli.formats import (
     line_reader,
     raw,
 )
-from aiokafka.cli.running import LAST_MOMENT
+from aiokafka.cli.running import CLEANUP_TIMEOUT
 from aiokafka.cli.session import Session, command
 from aiokafka.cli.streams import Limit, Progress, find_to_send, read_blocks
 from aiokafka.errors import KafkaError
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _BATCH = 256 * 1024
 # From this number of lines on, build batches here. Fewer lines are sent one by one, and the
 # producer batches them (--linger).
-_WORTH_A_BATCH = 100
+_MIN_BATCH_LINES = 100
 
 
 class Sending:
@@ -84,7 +84,7 @@ class Sending:
         # Open batches by partition, with the number of their first record. ANY is for records
         # without a key.
         self._open: dict[int, tuple[BatchBuilder, int]] = {}
-        self._taken = 0
+        self._read_count = 0
         # Futures, each with the number of its first record and its number of records.
         self._pending: deque[tuple[asyncio.Future[Any], int, int]] = deque()
         #: Number of records that brokers have acknowledged.
@@ -93,17 +93,17 @@ class Sending:
     async def lines(self, lines: Sequence[bytes], read: Reader) -> None:
         """Send lines. Incomplete batches stay open until `flush`."""
         columns = read(lines)
-        if len(lines) >= _WORTH_A_BATCH and await self._may_batch():
+        if len(lines) >= _MIN_BATCH_LINES and await self._may_batch():
             await self._batch(columns)
-            self._taken += len(lines)
+            self._read_count += len(lines)
         else:
             await self._send_each(_records_of(columns, self._partition))
-        self._account(lines)
+        self._count_progress(lines)
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
         """Send the record of each line."""
         await self._send_each(map(parse, lines))
-        self._account(lines)
+        self._count_progress(lines)
 
     async def _send_each(self, records: Iterable[NewRecord]) -> None:
         await self.flush()  # send earlier records first
@@ -111,10 +111,10 @@ class Sending:
         try:
             for value, key, partition, timestamp_ms, headers in records:
                 future = await send(topic, value, key, partition, timestamp_ms, headers)
-                self._taken += 1
-                self._pending.append((future, self._taken, 1))
+                self._read_count += 1
+                self._pending.append((future, self._read_count, 1))
         except KafkaError as error:
-            raise self._refused(self._taken + 1, error) from error
+            raise self._refused(self._read_count + 1, error) from error
 
     # -- batches
 
@@ -124,7 +124,7 @@ class Sending:
         The producer splits batches that are too large, but not batches that are built here.
         """
         if self._batches_fit is None:
-            self._batches_fit = await _takes_batches(self._session, self._topic)
+            self._batches_fit = await _accepts_full_batches(self._session, self._topic)
         return self._batches_fit
 
     async def _batch(self, columns: LineColumns) -> None:
@@ -132,24 +132,24 @@ class Sending:
         partitions = 1
         if columns.keys is not None and self._partition is None:
             partitions = len(await self._producer.partitions_for(self._topic))
-        order, routes = route_rows(rows, partitions, self._chosen(columns, partitions))
+        order, routes = route_rows(rows, partitions, self._chosen_partitions(columns, partitions))
         numbers = memoryview(order).cast("i")
         for partition, start, stop in routes:
             while start < stop:
                 if partition not in self._open:
-                    number = self._taken + numbers[start] + 1
+                    number = self._read_count + numbers[start] + 1
                     self._open[partition] = (self._producer.create_batch(), number)
                 start = self._open[partition][0].append_rows(rows, order, start, stop)
                 if start < stop:
                     await self._send_batch(partition)
 
-    def _chosen(self, columns: LineColumns, partitions: int) -> memoryview | None:
+    def _chosen_partitions(self, columns: LineColumns, partitions: int) -> memoryview | None:
         """Return each record's partition as int32, -1 for a choice by key; None if all are -1."""
         if self._partition is not None:
             found = array("i", (self._partition,)) * len(columns.values)
         elif columns.keys is not None and None in columns.keys:
-            # Choose one partition for the records without a key here. If the producer chose, they
-            # would change their order relative to records with a key.
+            # Choose one partition for the records without a key here. If the producer chose their
+            # partition, they would change their order relative to records with a key.
             self._keyless_partition = (self._keyless_partition + 1) % partitions
             keyless = self._keyless_partition
             found = array("i", [keyless if key is None else -1 for key in columns.keys])
@@ -179,7 +179,7 @@ class Sending:
         self.check()
         return _undelivered(number, error)
 
-    def _account(self, lines: Sequence[bytes]) -> None:
+    def _count_progress(self, lines: Sequence[bytes]) -> None:
         self._progress.add(len(lines), sum(map(len, lines)))
         self.check()
 
@@ -315,7 +315,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _sender(given: dict[str, Any]) -> Send:
-    """Return the function that sends lines with the given options."""
+    """Check the options, and return the function that sends lines."""
     if given["as_json"]:
         plain = (given["key"], given["key_delimiter"], *given["headers"])
         if given["null"] or given["whole"] or any(each is not None for each in plain):
@@ -411,7 +411,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
         else:
             await _in_transactions(producer, sending, _find_topic_first(found, source), send, given)
     except asyncio.CancelledError:
-        await producer.stop(LAST_MOMENT)  # also aborts an open transaction
+        await producer.stop(CLEANUP_TIMEOUT)  # also aborts an open transaction
         if given["transactional_id"] is None:
             sending.check()
         raise
@@ -459,7 +459,7 @@ def _batch_size(session: Session) -> int:
     return size
 
 
-async def _takes_batches(session: Session, topic: str) -> bool:
+async def _accepts_full_batches(session: Session, topic: str) -> bool:
     """Return whether full batches fit into `max.message.bytes` of the topic.
 
     The limit applies to the compressed size, which is not known in advance, so compare the
@@ -516,7 +516,7 @@ async def _complete(work: Awaitable[None], sending: Sending) -> None:
         await asyncio.shield(ended)
     except asyncio.CancelledError:
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_flushed(ended, sending), LAST_MOMENT)
+            await asyncio.wait_for(_flushed(ended, sending), CLEANUP_TIMEOUT)
         raise
 
 
@@ -558,7 +558,7 @@ async def _in_transactions(
             await producer.commit_transaction()
             is_open = False
     except asyncio.CancelledError:
-        is_open = False  # `producer.stop` aborts the transaction, within LAST_MOMENT
+        is_open = False  # `producer.stop` aborts the transaction, within CLEANUP_TIMEOUT
         raise
     finally:
         if is_open:

@@ -17,7 +17,7 @@ import click
 T = TypeVar("T")
 
 #: Seconds that a command has after a signal to deliver, commit or abort.
-LAST_MOMENT = 10.0
+CLEANUP_TIMEOUT = 10.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -37,10 +37,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     SIGINT and SIGTERM cancel `work`, so that it can commit, leave its group and close its clients;
     then Interrupted is raised. A second signal ends the process at once.
     """
-    return asyncio.run(_guarded(work))
+    return asyncio.run(_run_with_signals(work))
 
 
-async def _guarded(work: Coroutine[Any, Any, T]) -> T:
+async def _run_with_signals(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()

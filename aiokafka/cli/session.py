@@ -119,8 +119,8 @@ class Session:
     async def parts(
         self, call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
     ) -> Mapping[K, Any]:
-        """Return the results of an admin call about items. The command raises the errors of items
-        at its end.
+        """Return the results of an admin call about items, such as topics. If items have failed,
+        the command raises their errors after it has printed the results.
 
         The arguments are those of `failures.parts`.
         """

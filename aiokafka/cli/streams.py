@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # when the system reports a descriptor as ready, and write only what a ready pipe accepts.
 
 _BLOCK = 1024 * 1024
-# Number of bytes that a pipe accepts when it is ready.
-_PIPE_TAKES = getattr(select, "PIPE_BUF", 512)
+# Number of bytes that a pipe accepts without blocking when the system reports it as ready.
+_PIPE_WRITE_SIZE = getattr(select, "PIPE_BUF", 512)
 
 
 async def read_blocks(fd: int) -> AsyncIterator[bytes]:
@@ -38,7 +38,7 @@ async def read_blocks(fd: int) -> AsyncIterator[bytes]:
     is_pollable = _is_pollable(fd)
     while True:
         if is_pollable:
-            await _ready(fd, writing=False)
+            await _wait_until_ready(fd, writing=False)
             block, is_end = _read_ready(fd)
         else:
             block = await asyncio.to_thread(os.read, fd, _BLOCK)
@@ -81,8 +81,8 @@ class Writer:
         while rest:
             if self._is_pollable:
                 if not select.select((), (self._fd,), (), 0)[1]:
-                    await _ready(self._fd, writing=True)
-                rest = rest[os.write(self._fd, rest[:_PIPE_TAKES]) :]
+                    await _wait_until_ready(self._fd, writing=True)
+                rest = rest[os.write(self._fd, rest[:_PIPE_WRITE_SIZE]) :]
             else:
                 rest = rest[await asyncio.to_thread(os.write, self._fd, rest[:_BLOCK]) :]
 
@@ -95,7 +95,7 @@ def _is_pollable(fd: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
 
-async def _ready(fd: int, *, writing: bool) -> None:
+async def _wait_until_ready(fd: int, *, writing: bool) -> None:
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 
@@ -189,7 +189,7 @@ class Progress:
 
 # Seconds until missing topics are printed, and seconds from then until the error. The wait is for
 # topics that were just created, which some brokers may not know yet.
-_QUIET = _NEW_TOPIC = 1.0
+_SECONDS_UNTIL_NOTE = _SECONDS_UNTIL_ERROR = 1.0
 
 MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
 
@@ -217,10 +217,10 @@ async def wait_for_topics(
         raise _Done
 
     async def watch() -> None:
-        await asyncio.sleep(_QUIET)
+        await asyncio.sleep(_SECONDS_UNTIL_NOTE)
         error = await _error_of_absent(session, topics, may_wait)
         if error is not None:
-            await asyncio.sleep(_NEW_TOPIC)
+            await asyncio.sleep(_SECONDS_UNTIL_ERROR)
             raise error
 
     with contextlib.suppress(_Done):

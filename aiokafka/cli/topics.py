@@ -365,7 +365,7 @@ _FIELDS = {"partitions", "replication_factor", "config", "state"}
 
 
 class Declared(NamedTuple):
-    """A topic in a file. A number of None means no change, or for a new topic the broker's
+    """A topic in a file. None as a number means no change, or for a new topic the broker's
     default."""
 
     partitions: int | None = None
@@ -474,8 +474,8 @@ def plan_changes(
 
     Args:
         declared: the declared topics.
-        there: numbers of partitions and replicas of the existing topics.
-        settings: by topic, the values of its settings by name.
+        there: the existing topics: (number of partitions, number of replicas) by name.
+        settings: the settings of existing topics: the value of each setting, by topic and name.
 
     Raises KafkaConfigurationError if a topic would get fewer partitions, or another number of
     replicas.

@@ -155,7 +155,7 @@ class ConsumerHealthMonitor:
         due = max(trouble.since, told_at) + limit
         if now < due:
             return due
-        if self._client.waits.has_stood_still:
+        if self._client.waits.loop_was_blocked:
             return now + _MOMENT
         self.told_at = now
         raise KafkaUnreachableError(

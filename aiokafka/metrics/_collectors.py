@@ -130,7 +130,7 @@ class ConsumerMetricsCollector(_Collector):
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:
-        """Called when a fetch got no response, or an error that the application's next call raises.
+        """Called when a fetch got no response, or an error that the consumer's next call raises.
 
         Not called for errors that the consumer retries, such as NOT_LEADER_OR_FOLLOWER.
         """

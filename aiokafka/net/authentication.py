@@ -94,8 +94,8 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
     On a connection in use, the first response comes after the responses to in-flight requests.
     """
     version = connection.pick(SaslHandshakeRequest)
-    answer = await connection.send_through(
-        SaslHandshakeRequest(mechanism=mechanism.name), version, timeout
+    answer = await connection.send_nowait(
+        SaslHandshakeRequest(mechanism=mechanism.name), version, timeout, authenticates=True
     )
     if answer.error_code == UnsupportedSaslMechanismError.errno:
         offered = said(", ".join(answer.mechanisms)) or "none"
@@ -128,8 +128,8 @@ async def _exchange_tokens(
         if token is None:
             connection.begin_session(max(0, lifetime_ms) / 1000)
             return
-        answer = await connection.send_through(
-            SaslAuthenticateRequest(auth_bytes=token), None, timeout
+        answer = await connection.send_nowait(
+            SaslAuthenticateRequest(auth_bytes=token), timeout=timeout, authenticates=True
         )
         if answer.error_code:
             kind = for_code(answer.error_code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, TypeVar, cast
@@ -20,8 +19,7 @@ from aiokafka.errors import (
 )
 from aiokafka.net._traffic import NodeTraffic
 from aiokafka.net.failures import early_close_hint, loss_reason
-from aiokafka.protocol.exchange import Exchange
-from aiokafka.protocol.framing import FrameReader
+from aiokafka.protocol.exchange import Exchange, FrameReader, InFlightRequest
 from aiokafka.protocol.schema import Request, Response
 from aiokafka.protocol.versions import BrokerVersions
 
@@ -244,9 +242,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Why the connection ended; None while it is open."""
         self.is_open = False
         self.gate = SendGate(loop)
-        self._exchange: Exchange[asyncio.Future[Any]] = Exchange(client_id)
-        self._hooks: dict[asyncio.Future[Any], Callable[[Any], None]] = {}
+        self.waiting_since = math.inf
+        """The loop time since which the next response is due: the latest of the send time of the
+        oldest in-flight request, the last response, and the end of a throttle. Infinity without an
+        in-flight request."""
+        # The tokens of the in-flight requests are the futures of their responses.
+        self._exchange = Exchange(client_id)
         self._reader = FrameReader(min(max_response_bytes, _MAX_HANDSHAKE_BYTES))
+        # asyncio reads into this buffer, and then calls `buffer_updated`.
+        self.get_buffer = self._reader.get_buffer  # type: ignore[method-assign]
         self._max_response_bytes = max_response_bytes
         self._timer = DeadlineTimer(loop, self._on_deadline)
         self._transport: asyncio.Transport | None = None
@@ -262,8 +266,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.traffic = NodeTraffic()
         """Counts bytes and requests. The pool replaces it by an object that all connections to a
         broker share (`join`)."""
-        self._sent_at: deque[float] = deque()
-        self._heard_at = 0.0
+        self._picked: dict[tuple[type[Request[Any]], int | None], int] = {}
         self.is_retired = False
         """Whether new requests use another connection."""
         self.is_proven = False
@@ -278,30 +281,29 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """The number of in-flight requests, including requests whose future was cancelled."""
-        return len(self._exchange)
+        return len(self._exchange.in_flight)
 
     def awaited(self, *but: type[Request[Any]]) -> list[asyncio.Future[Any]]:
         """Return the futures of the in-flight requests, except cancelled futures and requests of
         the classes in `but`."""
-        return [future for future in self._exchange.tokens(*but) if not future.done()]
+        return [
+            request.token
+            for request in self._exchange.in_flight
+            if request.request not in but and not request.token.done()
+        ]
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:
         """Return whether a request of one of these classes is in flight, cancelled or not."""
-        return self._exchange.awaits(*requests)
+        # Callers ask before each request: a loop costs less than `any` with a generator.
+        for request in self._exchange.in_flight:  # noqa: SIM110
+            if request.request in requests:
+                return True
+        return False
 
     @property
     def is_ready(self) -> bool:
         """Whether a request may be sent now: the handshake is done and the gate is open."""
         return self.is_open and self.versions is not None and self.gate.is_open
-
-    @property
-    def waiting_since(self) -> float:
-        """The loop time since which the next response is due: the latest of the send time of the
-        oldest in-flight request, the last response, and the end of a throttle. Infinity without an
-        in-flight request."""
-        if not self._exchange:
-            return math.inf
-        return max(self._sent_at[0], self._heard_at, self.gate.throttled_until)
 
     def retire(self) -> None:
         """Close the connection as soon as no caller waits for a response on it.
@@ -314,9 +316,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._close_if_left()
 
     def _close_if_left(self) -> None:
-        if not self.is_retired or self._exchange.has_silent:
-            return
-        if self.is_open and not self.awaited():
+        if self.is_open and not self._exchange.has_silent and not self.awaited():
             self.close(KafkaConnectionError(f"{self.peer}: closed because it was too slow"))
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
@@ -326,9 +326,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Raises UnsupportedVersionError without a common version, KafkaConnectionError before the end
         of the handshake.
         """
-        if self.versions is None:
-            raise KafkaConnectionError(f"{self.peer}: the handshake has not finished")
-        return self.versions.pick(request, max_version)
+        version = self._picked.get((request, max_version))
+        if version is None:
+            if self.versions is None:
+                raise KafkaConnectionError(f"{self.peer}: the handshake has not finished")
+            version = self.versions.pick(request, max_version)
+            self._picked[request, max_version] = version
+        return version
 
     def send_nowait(
         self,
@@ -336,6 +340,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout: float | None = None,
         on_response: Callable[[R], None] | None = None,
+        *,
+        authenticates: bool = False,
     ) -> asyncio.Future[R]:
         """Write `request`; return a future of the response, which is None at once for acks=0.
 
@@ -343,51 +349,47 @@ class BrokerConnection(asyncio.BufferedProtocol):
         bytes then wait in the write buffer). `timeout` is in seconds, by default `request_timeout`.
         Unless the future was cancelled, `on_response` is called with the response when it is read,
         before the tasks that wait for the future run; an Exception of `on_response` is set on the
-        future. Raises KafkaConnectionError on a closed connection, NodeNotReadyError while the
-        connection re-authenticates, UnsupportedVersionError, and ValueError for a request that
-        cannot be encoded in this version. A call that raises has sent nothing.
+        future. A request that `authenticates` is sent while the connection re-authenticates, and
+        does not count as a use of the connection.
+
+        Raises KafkaConnectionError on a closed connection, NodeNotReadyError while the connection
+        re-authenticates, UnsupportedVersionError, and ValueError for a request that cannot be
+        encoded in this version. A call that raises has sent nothing.
         """
-        if self.gate.is_held:
+        if self.gate.is_held and not authenticates:
             raise NodeNotReadyError(f"{self.peer}: the connection re-authenticates")
-        self.last_used = now = self._loop.time()
-        future = self._send(request, version, timeout, now)
-        if on_response is not None and not future.done():
-            self._hooks[future] = on_response
-        return future
-
-    def send_through(
-        self, request: Request[R], version: int | None = None, timeout: float | None = None
-    ) -> asyncio.Future[R]:
-        """Send a request of an authentication as `send_nowait` does, but also while the connection
-        re-authenticates, and without updating `last_used`."""
-        return self._send(request, version, timeout, self._loop.time())
-
-    def _send(
-        self, request: Request[R], version: int | None, timeout: float | None, now: float
-    ) -> asyncio.Future[R]:
         transport = self._transport
         # A failed transport calls connection_lost() only in the next loop iteration.
         if not self.is_open or transport is None or transport.is_closing():
             raise self.closed_error()
         if version is None:
             version = self.pick(type(request))
+        now = self._loop.time()
         deadline = now + (self._request_timeout if timeout is None else timeout)
         # Extend the deadline: the broker reads nothing until the end of the throttle.
         if self.gate.throttled_until > now:
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
-        chunks = self._exchange.send(request, version, deadline, future)
-        is_answered = request.expects_response
+        expected = None
+        if request.expects_response:
+            expected = InFlightRequest(future, deadline, now, on_response)
+        chunks = self._exchange.send(request, version, expected)
         # Count the request only after encoding, which may raise before anything is sent.
-        self._count(chunks, now if is_answered else None)
+        if not authenticates:
+            self.last_used = now
+        self.traffic.requests += 1
+        self.traffic.bytes_out += sum(map(len, chunks))
         if len(chunks) == 1:
             transport.write(chunks[0])
         else:
             _write(transport, chunks)
-        # With acks=0 there is no response to wait for.
-        if not is_answered:
+        if expected is None:
+            # With acks=0 there is no response to wait for.
             future.set_result(None)
-        elif deadline < self._timer.at:
+            return future
+        if self.waiting_since == math.inf:
+            self.waiting_since = max(now, self.gate.throttled_until)
+        if deadline < self._timer.at:
             self._timer.arm(deadline)
         return future
 
@@ -416,19 +418,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self.is_open or self._transport is None:
             raise self.closed_error()
         future: asyncio.Future[Any] = self._loop.create_future()
-        deadline = self._loop.time() + timeout
-        chunks = self._exchange.send_raw(token, deadline, future)
-        self._count(chunks, self._loop.time())
-        _write(self._transport, chunks)
-        self._timer.arm(deadline)
-        return future
-
-    def _count(self, chunks: Sequence[Chunk], sent_at: float | None) -> None:
-        """Update the traffic counts for a request; `sent_at` (loop time) is None with acks=0."""
+        now = self._loop.time()
+        expected = InFlightRequest(future, now + timeout, now)
+        chunks = self._exchange.send_raw(token, expected)
         self.traffic.requests += 1
         self.traffic.bytes_out += sum(map(len, chunks))
-        if sent_at is not None:
-            self._sent_at.append(sent_at)
+        if self.waiting_since == math.inf:
+            self.waiting_since = max(now, self.gate.throttled_until)
+        _write(self._transport, chunks)
+        self._timer.arm(expected.deadline)
+        return future
 
     def join(self, traffic: NodeTraffic) -> None:
         """Add the previous counts to `traffic`, and use `traffic` for all later counts."""
@@ -494,10 +493,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer into which asyncio reads the next bytes."""
-        return self._reader.get_buffer(sizehint)
-
     def buffer_updated(self, nbytes: int) -> None:
         """Resolve the futures of requests whose responses are complete."""
         # Ignore bytes that arrive after close(): the requests have already failed.
@@ -506,8 +501,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.traffic.bytes_in += nbytes
         try:
             for frame in self._reader.advance(nbytes):
-                self._on_frame(frame)
-            self._close_if_left()
+                if self._exchange.has_silent and self._exchange.maybe_skip(frame):
+                    continue
+                # This removes the oldest request even if its future was cancelled: the next
+                # response belongs to the next request.
+                self._on_response(*self._exchange.receive(frame))
+            if self.is_retired:
+                self._close_if_left()
         except KafkaError as error:
             failure = KafkaConnectionError(f"{self.peer}: {error}")
             failure.__cause__ = error
@@ -545,48 +545,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # -- inside
 
-    def _on_frame(self, frame: bytes | bytearray) -> None:
-        if self._exchange.has_silent and self._exchange.maybe_skip(frame):
-            return
-        # This removes the oldest request even if its future was cancelled: the next response
-        # belongs to the next request.
-        received = self._exchange.receive(frame)
-        # Responses come in the order of the requests, so this is the oldest send time.
-        self._heard_at = self._loop.time()
-        latency = self._heard_at - self._sent_at.popleft()
+    def _on_response(self, request: InFlightRequest, response: Any) -> None:
+        now = self._loop.time()
         self.traffic.responses += 1
-        self.traffic.latency.observe(latency * 1000)
-        if received is None:
-            return
+        self.traffic.latency.observe((now - request.sent_at) * 1000)
         if self._exchange.surplus:
             surplus = self._exchange.take_surplus()
             log.debug("%s: not looked at: %s", self.peer, surplus, extra=about(self.peer))
-        future, response = received
+        future: asyncio.Future[Any] = request.token
         try:
-            self._resolve(future, response)
+            self.is_proven = self.versions is not None
+            throttle = getattr(response, "throttle_time_ms", 0)
+            if throttle > 0:
+                self.traffic.throttle_ms += throttle
+                self._on_throttle(throttle, response)
+            is_awaited = bool(self._exchange.in_flight)
+            self.waiting_since = max(now, self.gate.throttled_until) if is_awaited else math.inf
+            if request.on_response is not None and not future.done():
+                try:
+                    request.on_response(response)
+                except Exception as error:
+                    _fail(future, error)
+            if not future.done():
+                future.set_result(response)
         except BaseException as error:
             # The request has left `_exchange`, so closing the connection would not fail its future.
             _fail(future, self._interrupted(error))
             raise
-
-    def _resolve(self, future: asyncio.Future[Any], response: Any) -> None:
-        self.is_proven = self.versions is not None
-        throttle = getattr(response, "throttle_time_ms", 0)
-        if throttle > 0:
-            self.traffic.throttle_ms += throttle
-            self._on_throttle(throttle, response)
-        # Remove the hook even if the future was cancelled, or hooks would accumulate.
-        hook = self._hooks.pop(future, None) if self._hooks else None
-        if future.done():
-            return
-        if hook is not None:
-            try:
-                hook(response)
-            except Exception as error:
-                _fail(future, error)
-                return
-        if not future.done():
-            future.set_result(response)
 
     def _interrupted(self, error: BaseException) -> KafkaConnectionError:
         return KafkaConnectionError(f"{self.peer}: {error!r} while a response was read")
@@ -620,16 +605,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer.arm(stalled if due is None else min(due, stalled))
 
     def _expire(self, now: float) -> None:
-        name = self._exchange.overdue(now)
+        overdue = self._exchange.overdue(now)
+        what = f"{overdue[0].name} got no response in time"
         # Overdue requests fail with RequestTimedOutError, the others with KafkaConnectionError.
-        for future in self._exchange.overdue_tokens(now):
-            if not future.done():
-                future.set_exception(
-                    RequestTimedOutError(f"{self.peer}: {name} got no response in time")
-                )
-        self.abort(
-            KafkaConnectionError(f"{self.peer}: closed because {name} got no response in time")
-        )
+        for request in overdue:
+            _fail(request.token, RequestTimedOutError(f"{self.peer}: {what}"))
+        self.abort(KafkaConnectionError(f"{self.peer}: closed because {what}"))
 
     def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
         text, is_explained = loss_reason(exc)
@@ -660,13 +641,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_open = False
         self.closed_at = self._loop.time()
         self._timer.cancel()
-        for future in self._exchange.drain():
-            if not future.done():
-                future.set_exception(self.closed_error())
-        self._hooks.clear()
+        for request in self._exchange.drain():
+            if not request.token.done():
+                request.token.set_exception(self.closed_error())
+        self.waiting_since = math.inf
         # Free the buffer of an incomplete response: the error kept for `health()` may keep this
         # connection in memory by its traceback.
-        self._reader = FrameReader(0)
+        self._reader.clear()
         self.gate.close()
 
 

@@ -151,6 +151,7 @@ class ConnectionPool:
         self._metadata = metadata
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
+        self._longest_silence = min(_LONGEST_SILENCE, config.request_timeout / 2)
         self._open: dict[tuple[int, int], BrokerConnection] = {}
         # Connections that the client has closed or retired, whose transports may still be open.
         # Weak references suffice, because an open transport refers to its connection.
@@ -190,8 +191,7 @@ class ConnectionPool:
         return connection is not None and not (connection.is_ready and self._responds(connection))
 
     def _responds(self, connection: BrokerConnection) -> bool:
-        limit = min(_LONGEST_SILENCE, self._config.request_timeout / 2)
-        is_late = self._loop.time() - connection.waiting_since >= limit
+        is_late = self._loop.time() - connection.waiting_since >= self._longest_silence
         return not (is_late or connection.is_retired)
 
     def throttled_until(self, node_id: int) -> float:

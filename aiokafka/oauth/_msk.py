@@ -96,7 +96,7 @@ class MskIamTokenProvider(CachedTokenProvider):
             found = session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
         except Exception as error:
-            kind = KafkaConnectionError if _may_pass(error) else AuthenticationFailedError
+            kind = KafkaConnectionError if _is_temporary(error) else AuthenticationFailedError
             raise kind(
                 f"botocore could not get AWS credentials: {type(error).__name__}: "
                 f"{str(error)[:200]}"
@@ -123,7 +123,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return self._session
 
 
-def _may_pass(error: BaseException | None) -> bool:
+def _is_temporary(error: BaseException | None) -> bool:
     """Return whether an error of botocore is temporary: the service did not respond or was busy."""
     from botocore import exceptions
 
@@ -143,7 +143,7 @@ def _may_pass(error: BaseException | None) -> bool:
     )
     # If the metadata service of a container cannot be reached, botocore raises an error that has
     # the connection error only as its context.
-    return isinstance(error, passing) or _may_pass(error.__context__)
+    return isinstance(error, passing) or _is_temporary(error.__context__)
 
 
 def presigned_token(region: str, credentials: AwsCredentials, now: datetime.datetime) -> str:

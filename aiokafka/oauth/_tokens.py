@@ -30,7 +30,7 @@ _LAST_SECOND = 10**10
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry time of a JSON web token in seconds since 1970, None without this claim.
+    """Return the expiry time of a JSON web token (seconds since 1970); None without an expiry time.
 
     The signature is not verified, because the issuer is trusted and the broker verifies it.
     """

@@ -163,7 +163,7 @@ def observe_clients(
 
 
 class _InstrumentCallback:
-    """The callback of one instrument."""
+    """The callback of one instrument, which yields the instrument's observations."""
 
     def __init__(self, readings: _Readings, observed: _ObservedMetric) -> None:
         self._readings = readings

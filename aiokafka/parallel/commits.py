@@ -27,7 +27,7 @@ log = logging.getLogger("aiokafka.parallel")
 
 # Backoff in seconds after failed commits, unless the commit interval is longer.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
-_QUIET = 60.0  # seconds between two log messages about failed commits
+_LOG_INTERVAL = 60.0  # seconds between two log messages about failed commits
 
 
 class Committer:
@@ -47,7 +47,7 @@ class Committer:
         self._is_urgent = asyncio.Event()
         self._waiters: list[asyncio.Event] = []
         self._is_running = False
-        self._quiet_until = 0.0
+        self._next_log_at = 0.0
         self._unlogged = 0
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class Committer:
             return False
         for (work, offset), before in zip(finished, truncations, strict=True):
             self._queue.store_commit(work, offset, before)
-        self._quiet_until = 0.0  # log the next failure
+        self._next_log_at = 0.0  # log the next failure
         return True
 
     def _log_suffix(self) -> str | None:
@@ -142,11 +142,11 @@ class Committer:
         not logged before. Return None if a failure was logged within the last minute.
         """
         now = asyncio.get_running_loop().time()
-        if now < self._quiet_until:
+        if now < self._next_log_at:
             self._unlogged += 1
             return None
         more = f" ({self._unlogged} failures before it were not logged)" if self._unlogged else ""
-        self._unlogged, self._quiet_until = 0, now + _QUIET
+        self._unlogged, self._next_log_at = 0, now + _LOG_INTERVAL
         return more
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:

@@ -113,7 +113,7 @@ class Workers:
             self._start(f"worker-{number}")
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
-        """Return whether this task is a worker."""
+        """Return whether `task` is a worker, so that the handler is the caller."""
         return task in self._workers
 
     async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
@@ -143,8 +143,8 @@ class Workers:
     def _start(self, name: str) -> None:
         owner = TaskOwner("parallel", self._dispatcher.fail)
         worker = _Worker(name, owner)
-        # A replacement worker, which a rebalance starts, gets the context variables of `run()`, not
-        # those of the rebalance.
+        # A rebalance may start the worker as a replacement. Run it with the context variables of
+        # `run()`, not of the rebalance.
         task = self._context.copy().run(owner.start, self._run(worker), name=name)
         self._workers[task] = worker
         task.add_done_callback(self._workers.pop)
@@ -187,7 +187,9 @@ class Workers:
                 dispatcher.release_if_running(work)
                 worker.work = None
             if worker.owner.is_stopping:
-                dispatcher.wake(1)  # the handler ignored its cancellation
+                # The handler ignored the cancellation of this worker, and counted as running. Wake
+                # the replacement, which may have waited because of `concurrency`.
+                dispatcher.wake(1)
                 return
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
@@ -275,7 +277,7 @@ class Dispatcher:
             next_offset = records[0].offset
             if queue.nbytes < most:
                 partition = queue.add(tp, records, most)
-                flow.taken(partition)
+                flow.on_queued(partition)
                 next_offset = partition.tracker.position
             # The records from `next_offset` on did not fit, and are read again. Delayed records of
             # the partition come after them and are read again too, so drop the stored ones, or
@@ -291,7 +293,7 @@ class Dispatcher:
         if not batches:
             return
         for tp, records in batches.items():
-            self._flow.taken(self.queue.add(tp, records, math.inf))
+            self._flow.on_queued(self.queue.add(tp, records, math.inf))
         self._flow.check_full()
         self.wake(self.queue.ready)
 
@@ -316,13 +318,13 @@ class Dispatcher:
                 is_cancelled = False
             finally:
                 if is_cancelled:
-                    self._pass_on(waiter)
+                    self._wake_next(waiter)
         return None
 
     def start_next(self) -> Work | None:
         """Start the next record and return it; return None if no record can be started now."""
         queue = self.queue
-        # Running handlers of revoked partitions count too.
+        # `running` includes handlers of revoked partitions that still run.
         if queue.running >= self._concurrency:
             return None
         work = queue.start_next()
@@ -343,7 +345,7 @@ class Dispatcher:
             if not await self.end_block(work, work.failure):
                 raise work.failure
 
-    def _pass_on(self, waiter: asyncio.Future[None]) -> None:
+    def _wake_next(self, waiter: asyncio.Future[None]) -> None:
         """Wake the next worker if the cancelled worker was woken already; else remove `waiter`."""
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
@@ -367,7 +369,7 @@ class Dispatcher:
         self.meter.finish(self.queue.running)
         flow = self._flow
         if flow.may_resume:
-            flow.finished(work.partition)
+            flow.on_finished(work.partition)
 
     async def handle_failure(self, work: Work, error: Exception) -> Exception | None:
         """Handle a failed record: return None if it was sent to a retry or dead-letter topic.
@@ -465,7 +467,7 @@ class Dispatcher:
 
 
 # Maximum seconds that a `getmany()` waits; less if delayed records are due earlier.
-_LONGEST_WAIT = 10.0
+_MAX_POLL = 10.0
 
 
 class Reader:
@@ -495,7 +497,7 @@ class Reader:
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
-            wait = _LONGEST_WAIT
+            wait = _MAX_POLL
             if self._delays is not None:
                 self._dispatcher.add_all(self._delays.release(now))
                 due = self._delays.next_due()

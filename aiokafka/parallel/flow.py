@@ -53,7 +53,7 @@ class Flow:
         self._is_closed = False
         # Partitions that the next `getmany()` could bring above their share.
         self._over_share: dict[TopicPartition, PartitionWork] = {}
-        # Partitions with more than `max_uncommitted` records from the lowest unfinished one on.
+        # Partitions with more than `max_uncommitted` records from the lowest unfinished offset on.
         self._over_uncommitted: set[TopicPartition] = set()
         self._not_due: set[TopicPartition] = set()  # partitions with records that are not due
         self._never_read: set[TopicPartition] = set()  # partitions that are never read
@@ -100,7 +100,7 @@ class Flow:
         self._consumer.seek(tp, offset)
         self.release(tp)
 
-    def taken(self, partition: PartitionWork) -> None:
+    def on_queued(self, partition: PartitionWork) -> None:
         """Update the mean record size after records of this partition were queued, and pause the
         partition at its limits.
         """
@@ -132,10 +132,8 @@ class Flow:
             self._is_full = True
             self._apply(self._consumer.assignment())
 
-    def finished(self, partition: PartitionWork) -> None:
-        """Resume partitions if the limits allow it, after a record of this partition has
-        finished.
-        """
+    def on_finished(self, partition: PartitionWork) -> None:
+        """After a record of `partition` has finished, resume partitions within their limits."""
         if self._is_full:
             records, nbytes = self._resume_level()
             if self._queue.records <= records and self._queue.nbytes <= nbytes:
@@ -170,8 +168,8 @@ class Flow:
         """Return the numbers of unfinished records and bytes at which paused partitions are
         resumed.
 
-        They are half of the limits. Partitions above their share may never finish their records, so
-        half of the rest of the limits is added for these records.
+        Partitions above their share may never finish their records, so the level is halfway between
+        these records and the limits.
         """
         limits = self._limits
         records = sum(partition.unfinished for partition in self._over_share.values())
@@ -191,7 +189,7 @@ class Flow:
         self._apply([tp])
 
     def keep_paused(self, tps: Iterable[TopicPartition]) -> None:
-        """Keep these partitions paused while they are assigned; `assigned()` pauses them."""
+        """Keep these partitions paused while they are assigned; `on_assigned()` pauses them."""
         self._never_read.update(tps)
 
     def close(self) -> None:
@@ -201,14 +199,14 @@ class Flow:
 
     # -- the assignment ----------------------------------------------------------------------------
 
-    def assigned(self, tps: Collection[TopicPartition]) -> None:
+    def on_assigned(self, tps: Collection[TopicPartition]) -> None:
         """Resume newly assigned partitions, unless there is a reason to pause them."""
         # `_paused` may be stale: a handler that ended during the revocation may have paused a
-        # partition after `gone()`, but a newly assigned partition is not paused in the consumer.
+        # partition after `on_revoked()`. But the consumer does not pause newly assigned partitions.
         self._paused.difference_update(set(tps) - self._consumer.paused())
         self._apply(tps)
 
-    def gone(self, tps: Collection[TopicPartition]) -> None:
+    def on_revoked(self, tps: Collection[TopicPartition]) -> None:
         """Remove revoked or lost partitions, which the consumer does not keep paused."""
         for tp in tps:
             self._paused.discard(tp)

@@ -77,7 +77,7 @@ def read_parallel(
 
 
 # Seconds to wait for cancelled handlers, and then for our own tasks.
-_GRACE = 1.0
+_CANCEL_TIMEOUT = 1.0
 
 
 class DrainingListener(ConsumerRebalanceListener):
@@ -156,7 +156,7 @@ class DrainingListener(ConsumerRebalanceListener):
             await self._call(self.listener.on_partitions_assigned, assigned)
         # Resume the partitions last: the application's listener may have changed the positions at
         # which the consumer continues.
-        self._flow.assigned(assigned)
+        self._flow.on_assigned(assigned)
 
     def _pause_dead_letter_topics(self, assigned: Set[TopicPartition]) -> None:
         """Pause assigned dead-letter topics that the pattern matches: a dead letter that fails must
@@ -187,7 +187,7 @@ class DrainingListener(ConsumerRebalanceListener):
         self._dispatcher.log.warning(
             "Cancelling handlers that run for longer than %g s: %s", limit, names
         )
-        await self._workers.cancel(late, loop.time() + _GRACE)
+        await self._workers.cancel(late, loop.time() + _CANCEL_TIMEOUT)
 
     async def commit(self) -> None:
         """Commit the finished records, within `drain_timeout_ms`."""
@@ -207,7 +207,7 @@ class DrainingListener(ConsumerRebalanceListener):
 
     def _forget(self, tps: Set[TopicPartition]) -> None:
         self._dispatcher.drop(tps)
-        self._flow.gone(tps)
+        self._flow.on_revoked(tps)
 
 
 if TYPE_CHECKING:
@@ -420,9 +420,9 @@ class ParallelConsumer(Generic[KT, VT]):
             await self._listener.finish(self._consumer.assignment(), self._drain_timeout)
         # The workers are stopped before the last commit, so that no record finishes after this
         # commit. The consumer is stopped last, because the commit needs the consumer's membership.
-        await self._workers.stop(loop.time() + _GRACE)
+        await self._workers.stop(loop.time() + _CANCEL_TIMEOUT)
         await self._listener.commit()
-        await self._tasks.stop(loop.time() + _GRACE)
+        await self._tasks.stop(loop.time() + _CANCEL_TIMEOUT)
         await self._consumer.stop()
         self._transition(_Phase.STOPPED)
 
@@ -478,7 +478,7 @@ class ParallelConsumer(Generic[KT, VT]):
                 await dispatcher.drain(list(dispatcher.queue.partitions), deadline)
         finally:
             try:
-                await self._workers.stop(loop.time() + _GRACE)
+                await self._workers.stop(loop.time() + _CANCEL_TIMEOUT)
             finally:  # `stop` may be cancelled too
                 self._is_running = False
         self._tasks.check()

@@ -101,10 +101,10 @@ class Delays:
     def _due(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
     ) -> list[ConsumerRecord[Any, Any]]:
-        """Return the due records at the beginning of the list. Store the rest, and seek back to
-        records that do not fit.
+        """Return the due records at the beginning of the list. Store the other records, up to the
+        memory limit, and seek back to the first record that is not stored.
         """
-        # The log is shorter than the stored end, so it was truncated or the topic recreated.
+        # If the log is shorter than the stored end, it was truncated, or the topic was recreated.
         if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
             del self._ends[tp]
         # Examining many records takes milliseconds, so read the clock for each record.
@@ -151,7 +151,7 @@ Dated = tuple["ConsumerRecord[Any, Any]", float]
 
 
 class _DelayedPartition:
-    """Delayed records of one partition by offset, with the loop time when each is due."""
+    """Delayed records of one partition in offset order, each with the loop time when it is due."""
 
     __slots__ = ("is_closed", "nbytes", "records", "wake_at")
 
@@ -163,7 +163,7 @@ class _DelayedPartition:
 
 
 class DelayedRecords:
-    """Stores records that are not due, so that they need not be fetched again.
+    """Stores records of retry topics until they are due, so that they need not be fetched again.
 
     Records after a record that is not due are stored too, to keep their order. Owns: these records.
     No I/O, no waiting.
@@ -363,7 +363,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         _check_fields("retry_topic", retry_topic, {"topic", "n"})
         if dead_letter_topic is not None:
             _check_fields("dead_letter_topic", dead_letter_topic, set())
-            _check_apart(dead_letter_topic, retry_topic, len(self._delays_ms))
+            _check_distinct(dead_letter_topic, retry_topic, len(self._delays_ms))
         if not is_count(max_message_bytes):
             raise ValueError(f"max_message_bytes={max_message_bytes!r}: must not be negative")
         self._retry_topic = retry_topic
@@ -578,10 +578,10 @@ def _smaller_copies(
     info: RetryInfo,
 ) -> list[_Copy]:
     """Return the copies to try, in order, if `first` is rejected."""
-    brief = replace(first, info=replace(first.info, message=""))
+    without_message = replace(first, info=replace(first.info, message=""))
     if dead is None:
-        return [brief]
-    copies = [brief]
+        return [without_message]
+    copies = [without_message]
     if first.topic != dead:
         whole = _full_copy(record, headers, dead, info)
         copies += [whole, replace(whole, info=replace(info, message=""))]
@@ -635,7 +635,7 @@ def _check_fields(argument: str, name: str, needed: set[str]) -> None:
         raise ValueError(f"{argument}={name!r}: too long for the name of a topic")
 
 
-def _check_apart(dead_letter_topic: str, retry_topic: str, count: int) -> None:
+def _check_distinct(dead_letter_topic: str, retry_topic: str, count: int) -> None:
     """Raise ValueError if the dead-letter topic is the original topic or a retry topic."""
     retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
     if dead_letter_topic == "{topic}" or dead_letter_topic in retries:

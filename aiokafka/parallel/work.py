@@ -29,9 +29,10 @@ _NOTHING = -1
 
 
 class OffsetTracker:
-    """Offsets of the records taken from one partition, and which of them are finished.
+    """The taken offsets of one partition, and which of them are finished.
 
-    Offsets increase, with gaps where the log has no readable records.
+    An offset is taken when the consumer has returned its record. Offsets increase, with gaps where
+    the log has no readable records.
     """
 
     __slots__ = ("_finished", "_next", "_window")
@@ -63,7 +64,7 @@ class OffsetTracker:
         self._window.append(offset)
         self._next = offset + 1
 
-    def cut(self, offset: int) -> None:
+    def truncate(self, offset: int) -> None:
         """Remove the taken offsets from `offset` on."""
         window = self._window
         while window and window[-1] >= offset:
@@ -75,7 +76,8 @@ class OffsetTracker:
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")
-        # Store the offset until all lower offsets are finished: a commit includes them.
+        # Store the offset until all lower offsets are finished, because a commit includes all lower
+        # offsets.
         if offset != window[0]:
             finished.add(offset)
             return
@@ -225,7 +227,7 @@ class Work(Generic[KT, VT]):
 
     def open(self) -> None:
         """Mark the block as entered, or the handler as called."""
-        # A work of a dropped partition does not count, and holds no lane.
+        # A work that is opened after its partition was dropped does not count, and blocks no lane.
         if self._partition.is_current and not self.is_open:
             self.is_open = True
             self._partition.count_opened()
@@ -334,7 +336,7 @@ class WorkQueue:
 
         Removes the waiting records from `offset` on, and keeps earlier and running records.
         """
-        partition.tracker.cut(offset)
+        partition.tracker.truncate(offset)
         partition.truncations.append(offset)
         if partition.committed > offset:
             partition.committed = _UNKNOWN
@@ -517,7 +519,8 @@ class WorkQueue:
         for partition in dropped:
             partition.is_closed = True
             partition.is_current = False
-            # Works that were returned but not entered may never be entered, so stop counting them.
+            # Do not count works that `async for` has returned, but whose block was not entered: the
+            # application may never enter the block.
             self._discount_runs(partition, partition.running - partition.opened)
             self._keep_running_lanes(partition)
             partition.lanes.clear()
@@ -530,6 +533,6 @@ class WorkQueue:
         """Store the lanes of records that are still being processed, until they end."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
-            # A work that was returned but not entered holds no lane.
+            # A work whose block was not entered blocks no lane.
             if work.is_open and work._state is WorkState.RUNNING:
                 self._running_after_revoke.setdefault(partition.tp, {})[lane] = work

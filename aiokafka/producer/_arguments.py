@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import _clock
 from aiokafka._config.options import brief, require_sendable, require_unicode
@@ -150,14 +150,19 @@ def _check_text(text: str, what: str, require: Callable[[str], None] = require_u
 # -- Records and batches
 
 
-class OutgoingRecord(NamedTuple):
+class OutgoingRecord:
     """A serialized and checked record."""
 
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    timestamp: int
-    headers: Headers
+    __slots__ = ("headers", "key", "timestamp", "topic", "value")
+
+    def __init__(
+        self, topic: str, value: bytes | None, key: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
+        self.topic = topic
+        self.value = value
+        self.key = key
+        self.timestamp = timestamp
+        self.headers = headers
 
     @property
     def size(self) -> int:

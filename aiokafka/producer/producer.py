@@ -710,7 +710,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             raise
         if future is None:
             return self._send_observed(interception, record, value, key, pairs, number)
-        future.observe(record, interception.acknowledge)
+        if interception.observes:
+            future.observe(record, interception.acknowledge)
         return future  # type: ignore[no-any-return]
 
     async def _intercept_patiently(
@@ -731,7 +732,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         if "add_message" in vars(self._message_accumulator):  # a mock of the application's tests
             return await self._send_patiently(topic, value, key, partition, timestamp_ms, headers)
         number = self._check_may_send("send")
-        await interception.wait_for_room(self._loop.time() + self._given.max_block)
+        await interception.wait_for_capacity(self._loop.time() + self._given.max_block)
         passed = interception.on_send(topic, value, key, partition, timestamp_ms, tuple(headers))
         return await self._send_passed(interception, passed, number)
 
@@ -771,7 +772,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             # A call that is cancelled while it waits sends nothing, so report that outcome too.
             interception.acknowledge(record, None, error)
             raise
-        future.observe(record, interception.acknowledge)
+        if interception.observes:
+            future.observe(record, interception.acknowledge)
         return future  # type: ignore[no-any-return]
 
     # -- batches

@@ -16,8 +16,8 @@ from aiokafka.protocol.primitives import (
     Unpackers,
     as_bytes,
     as_list,
-    as_uuid,
     bad_length,
+    bad_uuid,
     bad_value,
     get_uvarint,
     packing,
@@ -152,7 +152,7 @@ _ENCODER_NAMES = {
     "flags": {False: 0, True: 1},
     "as_list": as_list,
     "as_bytes": as_bytes,
-    "as_uuid": as_uuid,
+    "bad_uuid": bad_uuid,
     "unsupported": unsupported,
 }
 
@@ -258,7 +258,10 @@ class _EncoderWriter(Source):
         if wire.kind == "bool":
             self.write("B", f"flags[{expression}]")
         elif wire.kind == "uuid":
-            self.write(wire.code, f"as_uuid({expression})")
+            # `struct` would fill up or cut a value of another size.
+            with self.block(f"if len({expression}) != 16:"):
+                self.line(f"raise bad_uuid({expression})")
+            self.write(wire.code, expression)
         elif wire.code:
             self.write(wire.code, expression)
         elif nullable:
@@ -294,7 +297,10 @@ class _EncoderWriter(Source):
         elif wire.kind == "array":
             self._array(wire, value)
         else:
-            with self.block(f"if type({value}) is not bytes:"):
+            with self.block(f"if type({value}) is memoryview:"):
+                with self.block(f"if {value}.format != 'B' or not {value}.c_contiguous:"):
+                    self.line(f"{value} = {value}.tobytes()")
+            with self.block(f"elif type({value}) is not bytes:"):
                 self.line(f"{value} = as_bytes({value})")
             self._length(wire.kind, value)
             if wire.kind == "records":

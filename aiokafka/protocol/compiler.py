@@ -32,8 +32,11 @@ GENERATED = {
 # only as an unstable version, for two-phase commit (KIP-939).
 _VERSIONS = {"InitProducerId": 5}
 
-_MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
-_UNENCODABLE = (struct.error, TypeError, AttributeError, KeyError, ValueError, OverflowError)
+MALFORMED = (KafkaProtocolError, struct.error, IndexError, UnicodeDecodeError)
+"""What decoders raise for malformed bytes; `Codec.malformed` names the message."""
+
+UNENCODABLE = (struct.error, TypeError, AttributeError, KeyError, ValueError, OverflowError)
+"""What encoders raise for values that do not fit their types; `explain` names the field."""
 
 
 class Codec(Generic[M]):
@@ -45,6 +48,18 @@ class Codec(Generic[M]):
         self.flexible = flexible
         self._encode: Callable[[M, bytearray], list[bytes | bytearray | memoryview]] | None = None
         self._decode: Callable[[bytes | bytearray, int], tuple[M, int]] | None = None
+
+    def encoder(self) -> Callable[[M, bytearray], list[bytes | bytearray | memoryview]]:
+        """Return the function that `encode` calls. It raises an error of UNENCODABLE."""
+        if self._encode is None:
+            self._encode = self._function("encode")
+        return self._encode
+
+    def decoder(self) -> Callable[[bytes | bytearray, int], tuple[M, int]]:
+        """Return the function that `decode` calls. It raises an error of MALFORMED."""
+        if self._decode is None:
+            self._decode = self._function("decode")
+        return self._decode
 
     def encode(
         self, message: M, out: bytearray | None = None
@@ -59,12 +74,10 @@ class Codec(Generic[M]):
             out: The bytes before the message. The message is appended to `out`, which is the first
                 buffer of the result.
         """
-        encode = self._encode
-        if encode is None:
-            encode = self._encode = self._function("encode")
+        encode = self.encoder()
         try:
             return encode(message, bytearray() if out is None else out)
-        except _UNENCODABLE as error:
+        except UNENCODABLE as error:
             raise explain(message, self.cls, self.version, error) from error
 
     def encode_bytes(self, message: M) -> bytes:
@@ -93,15 +106,16 @@ class Codec(Generic[M]):
         """
         if isinstance(data, memoryview):
             data = bytes(data)
-        decode = self._decode
-        if decode is None:
-            decode = self._decode = self._function("decode")
+        decode = self.decoder()
         try:
             return decode(data, offset)
-        except KafkaProtocolError as error:
-            raise KafkaProtocolError(f"{self}: {error.args[0]}") from None
-        except _MALFORMED as error:
-            raise KafkaProtocolError(f"{self}: {_describe(error, len(data))}") from error
+        except MALFORMED as error:
+            raise self.malformed(error, len(data)) from error
+
+    def malformed(self, error: Exception, size: int) -> KafkaProtocolError:
+        """Return the error for a message in `size` bytes, of which `decoder()` has raised
+        `error`."""
+        return KafkaProtocolError(f"{self}: {_describe(error, size)}")
 
     def _function(self, kind: str) -> Callable[..., Any]:
         """Return the encoder or decoder: the function that the build has generated, otherwise a
@@ -120,6 +134,8 @@ class Codec(Generic[M]):
 
 
 def _describe(error: Exception, size: int) -> str:
+    if isinstance(error, KafkaProtocolError):
+        return str(error.args[0])
     if isinstance(error, UnicodeDecodeError):
         return f"a string is not UTF-8 ({error.reason})"
     if isinstance(error, IndexError) and "tuple" in str(error):

@@ -1,17 +1,19 @@
-"""Match responses to the in-flight requests of one connection. Does no I/O and reads no clock.
+"""The bytes of one connection: frames, headers, and responses matched to in-flight requests.
 
-A broker responds to the requests of a connection in order, so the in-flight requests are a queue. A
-response that does not belong to the head of the queue is a protocol error.
+Does no I/O and reads no clock. A broker responds to the requests of a connection in order, so the
+in-flight requests are a queue. A response that does not belong to the head of the queue is a
+protocol error.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from aiokafka import _cpython
 from aiokafka.errors import CorrelationIdError, KafkaProtocolError
-from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.compiler import MALFORMED, UNENCODABLE, codec, explain
 from aiokafka.protocol.primitives import skip_tags
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.compiler import Codec
     from aiokafka.protocol.schema import Request
-
 
 # -- The headers of requests and responses
 
@@ -67,17 +68,6 @@ def has_response_tags(request: type[Request[Any]], version: int) -> bool:
     return request.API_KEY != API_VERSIONS_KEY and is_flexible(request, version)
 
 
-def encode_request_header(
-    request: type[Request[Any]], version: int, correlation_id: int, client_id: str | None
-) -> bytes:
-    """Encode the header of a request. The client id has an int16 length, also in flexible
-    versions."""
-    name = b"" if client_id is None else client_id.encode()
-    length = -1 if client_id is None else len(name)
-    head = _REQUEST.pack(request.API_KEY, version, correlation_id, length) + name
-    return head + b"\0" if is_flexible(request, version) else head
-
-
 def encode_response_header(request: type[Request[Any]], version: int, correlation_id: int) -> bytes:
     """Encode the header of a response, for a broker."""
     head = _INT32.pack(correlation_id)
@@ -109,154 +99,264 @@ def decode_request_header(
     return RequestHeader(api_key, api_version, correlation_id, client_id, offset)
 
 
-T = TypeVar("T")
+# -- Frames: a length (int32) and the content
+
+# Made for `asyncio.BufferedProtocol`: the event loop reads into a buffer of the FrameReader. Small
+# frames pass through one scratch buffer. A large frame gets its own buffer, after its length was
+# checked, so that the frame is not copied again.
+
+
+class FrameTooLargeError(KafkaProtocolError):
+    """A response exceeds the size limit."""
+
+
+SCRATCH_BYTES = 65536
+
+# An unfinished frame longer than this gets its own buffer.
+_LARGE = 8192
+
+# First bytes of other protocols. As the length of a frame, each of them exceeds 300 MB.
+_FOREIGN = {
+    b"\x15\x03": "it looks like a TLS alert: the port speaks TLS, use security_protocol SSL",
+    b"\x16\x03": "it looks like a TLS handshake: the peer speaks TLS, this side does not",
+    b"HTTP": "it looks like HTTP: is this the port of a web server?",
+    b"GET ": "it looks like an HTTP request",
+    b"POST": "it looks like an HTTP request",
+    b"SSH-": "it looks like SSH: is this the right port?",
+}
+_FOREIGN_FROM = 0x15030000
+
+
+class FrameReader:
+    """Splits bytes into frames: write bytes to `get_buffer()`, then call `advance` with the count.
+
+    After an error the reader cannot be used any more.
+
+    Args:
+        max_frame_bytes: A longer frame raises KafkaProtocolError before memory is allocated.
+    """
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._scratch_view = memoryview(self._scratch)
+        self._pending = 0  # number of bytes in the scratch buffer: the beginning of a frame
+        self._frame: bytearray | None = None  # the large frame being read
+        self._target = self._scratch_view
+        self._filled = 0
+
+    def allow(self, max_frame_bytes: int) -> None:
+        """Change the limit for later frames."""
+        self._max_frame_bytes = max_frame_bytes
+
+    def clear(self) -> None:
+        """Drop the bytes of an incomplete frame."""
+        self._frame = None
+        self._target = self._scratch_view
+        self._pending = 0
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Return the buffer for the next bytes, which is never empty; `sizehint` is ignored."""
+        if self._frame is None:
+            return self._scratch_view[self._pending :] if self._pending else self._scratch_view
+        return self._target[self._filled :]
+
+    def advance(self, count: int) -> list[bytes | bytearray]:
+        """Process `count` bytes in the buffer; return the frames that are complete.
+
+        The frames do not include the length, and are not changed later. Raises KafkaProtocolError,
+        with the likely cause, for a length that is negative or over the limit.
+        """
+        if self._frame is not None:
+            return self._advance_large(count)
+        if not 0 <= count <= SCRATCH_BYTES - self._pending:
+            raise ValueError(f"{count} bytes cannot have been written")
+        frames: list[bytes | bytearray] = []
+        end = self._pending + count
+        position = 0
+        while end - position >= 4:
+            size = _INT32.unpack_from(self._scratch, position)[0]
+            start = position + 4
+            if size <= end - start and 0 <= size <= self._max_frame_bytes:
+                position = start + size
+                frames.append(self._scratch_view[start:position].tobytes())
+                continue
+            self._check(size, position)
+            if size > _LARGE:
+                self._begin_large(size, start, end)
+                position = end
+            break
+        self._pending = end - position
+        if position and self._pending:
+            self._scratch_view[: self._pending] = self._scratch_view[position:end]
+        return frames
+
+    def _begin_large(self, size: int, start: int, end: int) -> None:
+        """Move the beginning of a large frame from the scratch buffer to a new buffer."""
+        self._frame = _cpython.new_buffer(size)
+        self._target = memoryview(self._frame)
+        self._filled = end - start
+        self._target[: self._filled] = self._scratch_view[start:end]
+
+    def _advance_large(self, count: int) -> list[bytes | bytearray]:
+        frame = self._frame
+        assert frame is not None
+        if not 0 <= count <= len(frame) - self._filled:
+            raise ValueError(f"{count} bytes cannot have been written")
+        self._filled += count
+        if self._filled < len(frame):
+            return []
+        self._frame = None
+        self._target = self._scratch_view
+        return [frame]
+
+    def _check(self, size: int, position: int) -> None:
+        """Raise KafkaProtocolError, with the likely cause, for an invalid length."""
+        if 0 <= size <= self._max_frame_bytes and size < _FOREIGN_FROM:
+            return
+        first = bytes(self._scratch[position : position + 4])
+        cause = _FOREIGN.get(first) or _FOREIGN.get(first[:2])
+        if cause is not None:
+            raise KafkaProtocolError(f"the peer does not speak Kafka: {cause}")
+        if size < 0:
+            raise KafkaProtocolError(f"a frame has a negative length ({first.hex(' ')})")
+        if size > self._max_frame_bytes:
+            raise FrameTooLargeError(
+                f"a frame of {size} bytes exceeds the limit of {self._max_frame_bytes} "
+                f"(it starts with {first.hex(' ')})"
+            )
+
+
+# -- Requests and responses
+
 
 Buffers = list[bytes | bytearray | memoryview]
 
 _UNSUPPORTED_VERSION = 35
 
 _HEAD = struct.Struct(">ihhi")  # start of a request frame: size, API key, version, correlation id
-_ERROR_CODE = struct.Struct(">h")
+_INT16 = struct.Struct(">h")
 
 
 class _Plan:
-    """The encoder, decoder and header bytes of a request class in one version."""
+    """The encoder and decoder of a request class in one version, shared by all connections."""
 
-    __slots__ = ("codec", "decode", "head", "is_padded", "name", "request", "tags")
+    __slots__ = ("decode", "encode", "has_tags", "is_flexible", "name", "responses")
 
-    def __init__(self, request: type[Request[Any]], version: int, client_id: str | None) -> None:
-        self.request = request
+    def __init__(self, request: type[Request[Any]], version: int) -> None:
         self.name = f"{request.__name__} v{version}"
-        self.head = bytes(4) + encode_request_header(request, version, 0, client_id)
-        self.codec: Codec[Any] = codec(request, version)
-        self.tags = has_response_tags(request, version)
-        self.is_padded = False
-        self.decode: Callable[[bytes | bytearray, int], tuple[Any, int]] = codec(
-            request.RESPONSE, version
-        ).decode_prefix
-        if request.API_KEY == API_VERSIONS_KEY:
-            self.decode = _api_versions_decoder(request, version)
+        self.is_flexible = is_flexible(request, version)
+        self.has_tags = has_response_tags(request, version)
+        self.encode = codec(request, version).encoder()
+        self.responses: Codec[Any] = codec(request.RESPONSE, version)
+        self.decode: Callable[[bytes | bytearray, int], tuple[Any, int]] | None = None
 
 
-def _api_versions_decoder(
-    request: type[Request[Any]], version: int
-) -> Callable[[bytes | bytearray, int], tuple[Any, int]]:
-    """Return the decoder of ApiVersions responses.
+_plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
 
-    A broker that does not support the version responds in version 0 (KIP-511). A gateway may
-    convert that response to the requested version.
+
+class InFlightRequest:
+    """A request in the queue of an Exchange, which adds its class and its correlation id.
+
+    Args:
+        token: Identifies the request for the caller, such as the future of its response.
+        deadline: The time until which the response is expected.
+        sent_at: The time of the call that sends the request.
+        on_response: A function for the response, kept for the caller.
     """
-    newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
 
-    def decode(frame: bytes | bytearray, offset: int) -> tuple[Any, int]:
-        try:
-            return newest.decode_prefix(frame, offset)
-        except KafkaProtocolError:
-            # Bytes of version 0 never decode as a later version: versions 1 and 2 miss the throttle
-            # time at the end, and version 3 and later read the first byte of the key count (0) as a
-            # null array.
-            if frame[offset : offset + 2] != _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
-                raise
-            return oldest.decode_prefix(frame, offset)
+    __slots__ = (
+        "correlation_id",
+        "deadline",
+        "on_response",
+        "plan",
+        "request",
+        "sent_at",
+        "token",
+    )
 
-    return decode
-
-
-def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> int:
-    """Check the header of a response; return the position of its body.
-
-    Raises CorrelationIdError for the response to another request, KafkaProtocolError for a
-    malformed header.
-    """
-    if len(frame) < 4 + plan.tags:
-        raise KafkaProtocolError(f"{plan.name}: a response of {len(frame)} bytes has no header")
-    (correlation_id,) = _INT32.unpack_from(frame)
-    if correlation_id != expected_id:
-        raise CorrelationIdError(
-            f"expected the response to request {expected_id} ({plan.name}), "
-            f"got the response to request {correlation_id}"
-        )
-    if not plan.tags:
-        return 4
-    if frame[4] == 0:
-        return 5
-    try:
-        return skip_tags(frame, 4, len(frame))
-    except IndexError:
-        raise KafkaProtocolError(f"{plan.name}: truncated header of a response") from None
-
-
-class _InFlight(Generic[T]):
-    """A request in the queue. `plan` is None if the response has no header (see `send_raw`)."""
-
-    __slots__ = ("correlation_id", "deadline", "is_cancelled", "plan", "token")
-
-    def __init__(self, correlation_id: int, plan: _Plan | None, deadline: float, token: T) -> None:
-        self.correlation_id = correlation_id
-        self.plan = plan
-        self.deadline = deadline
+    def __init__(
+        self,
+        token: Any,
+        deadline: float,
+        sent_at: float = 0.0,
+        on_response: Callable[[Any], None] | None = None,
+    ) -> None:
         self.token = token
-        self.is_cancelled = False
+        self.deadline = deadline
+        self.sent_at = sent_at
+        self.on_response = on_response
+        self.correlation_id = -1
+        self.request: type[Request[Any]] | None = None
+        """The class of the request; None for bytes without a header (see `send_raw`)."""
+        self.plan: _Plan | None = None
+
+    @property
+    def name(self) -> str:
+        """The class and version of the request."""
+        return "SASL token" if self.plan is None else self.plan.name
 
 
-class Exchange(Generic[T]):
+class Exchange:
     """Owns the correlation ids and the queue of in-flight requests of one connection.
 
-    `receive` returns the token of a request, any object, together with the response. Deadlines are
-    absolute times of the caller's clock.
+    Times are those of the caller's clock.
 
     Args:
         client_id: The client id in the header of every request.
     """
 
     def __init__(self, client_id: str | None) -> None:
-        self._client_id = client_id
-        self._queue: deque[_InFlight[T]] = deque()
-        self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
+        self.in_flight: deque[InFlightRequest] = deque()
+        """The in-flight requests, the oldest first; only the Exchange changes the queue."""
+        name = b"" if client_id is None else client_id.encode()
+        # The header with room for `_HEAD`. The client id has an int16 length, also in flexible
+        # versions, which have tagged fields after it.
+        head = bytes(_HEAD.size) + _INT16.pack(-1 if client_id is None else len(name)) + name
+        self._heads = (head, head + b"\0")
+        self._padded: set[_Plan] = set()
         self._last_id = 0
         self._answered_id = 0
         self.has_silent = False
-        """Whether a request with acks=0 was sent."""
+        """Whether a request without a response was sent."""
         self.surplus = ""
         """A text about undecoded bytes after a response. Some gateways pad responses, and some
         servers send fields of a later version. Set once for each request class and version."""
 
-    def __len__(self) -> int:
-        """Return the number of in-flight requests, including cancelled requests."""
-        return len(self._queue)
+    def send(
+        self, request: Request[Any], version: int, expected: InFlightRequest | None
+    ) -> Buffers:
+        """Append `expected` to the queue; return the buffers of `request` to write.
 
-    def awaits(self, *requests: type[Request[Any]]) -> bool:
-        """Return whether a request of one of these classes is in flight, even if cancelled."""
-        return any(
-            entry.plan is not None and entry.plan.request in requests for entry in self._queue
-        )
-
-    def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
-        """Append a request to the queue; return the buffers to write.
-
-        A request without a response is not queued (see `Request.expects_response`). Raises the
-        errors of `Codec.encode`, without a change of state.
+        `expected` is None for a request without a response (see `Request.expects_response`).
+        Raises the errors of `Codec.encode`, without a change of state.
         """
         cls = type(request)
-        plan = self._plans.get((cls, version))
+        plan = _plans.get((cls, version))
         if plan is None:
-            plan = self._plans[cls, version] = _Plan(cls, version, self._client_id)
-        out = bytearray(plan.head)
-        buffers = plan.codec.encode(request, out)
+            plan = _plans[cls, version] = _Plan(cls, version)
+        out = bytearray(self._heads[plan.is_flexible])
+        try:
+            buffers = plan.encode(request, out)
+        except UNENCODABLE as error:
+            raise explain(request, cls, version, error) from error
         size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
         # Change the state only after the encoding, which may raise.
         self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
-        if request.expects_response:
-            self._queue.append(_InFlight(correlation_id, plan, deadline, token))
-        else:
+        if expected is None:
             self.has_silent = True
+        else:
+            expected.correlation_id = correlation_id
+            expected.request = cls
+            expected.plan = plan
+            self.in_flight.append(expected)
         return buffers
 
-    def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
-        """Append bytes without a header (a SASL token after SaslHandshake v0) to the queue; return
-        the buffers to write."""
-        self._queue.append(_InFlight(-1, None, deadline, token))
+    def send_raw(self, payload: bytes, expected: InFlightRequest) -> Buffers:
+        """Append `expected` to the queue; return the buffers of bytes without a header to write (a
+        SASL token after SaslHandshake v0)."""
+        self.in_flight.append(expected)
         return [_INT32.pack(len(payload)) + payload]
 
     def maybe_skip(self, frame: bytes | bytearray) -> bool:
@@ -268,7 +368,7 @@ class Exchange(Generic[T]):
         """
         if len(frame) < 4:
             return False
-        oldest = self._queue[0].correlation_id if self._queue else self._last_id + 1
+        oldest = self.in_flight[0].correlation_id if self.in_flight else self._last_id + 1
         (correlation_id,) = _INT32.unpack_from(frame)
         ahead = (correlation_id - self._answered_id) & 0x7FFFFFFF
         if not 0 < ahead < (oldest - self._answered_id) & 0x7FFFFFFF:
@@ -276,87 +376,98 @@ class Exchange(Generic[T]):
         self._answered_id = correlation_id
         return True
 
-    def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
-        """Decode a response; return the token of its request, and the response.
+    def receive(self, frame: bytes | bytearray) -> tuple[InFlightRequest, Any]:
+        """Decode a response; return the oldest request, whose response it is, and the response.
 
-        The response to `send_raw` is bytes. Returns None if the request was cancelled. Raises
-        CorrelationIdError if the response does not belong to the oldest request, and
-        KafkaProtocolError if the response is malformed; the caller must then close the connection.
+        The response to `send_raw` is bytes. Raises CorrelationIdError if the response does not
+        belong to the oldest request, and KafkaProtocolError if the response is malformed; the
+        caller must then close the connection.
         """
-        queue = self._queue
-        if not queue:
+        if not self.in_flight:
             raise CorrelationIdError(f"a response of {len(frame)} bytes came without a request")
-        entry = queue[0]
-        plan = entry.plan
+        request = self.in_flight[0]
+        plan = request.plan
         if plan is None:
-            response: Any = bytes(frame)
-        else:
-            offset = _check_header(frame, entry.correlation_id, plan)
-            # The request stays in the queue until its response is decoded: after an error `drain`
-            # returns its token.
-            response = None
-            if not entry.is_cancelled:
-                response, end = plan.decode(frame, offset)
-                if end != len(frame) and not plan.is_padded:
-                    plan.is_padded = True
-                    self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
-            self._answered_id = entry.correlation_id
-        queue.popleft()
-        return None if entry.is_cancelled else (entry.token, response)
+            self.in_flight.popleft()
+            return request, bytes(frame)
+        if len(frame) < 4 + plan.has_tags:
+            raise KafkaProtocolError(f"{plan.name}: a response of {len(frame)} bytes has no header")
+        (correlation_id,) = _INT32.unpack_from(frame)
+        if correlation_id != request.correlation_id:
+            raise CorrelationIdError(
+                f"expected the response to request {request.correlation_id} ({plan.name}), "
+                f"got the response to request {correlation_id}"
+            )
+        offset = 4
+        if plan.has_tags:
+            # Brokers send no tagged fields in the header yet.
+            offset = 5 if frame[4] == 0 else _skip_header_tags(frame, plan)
+        decode = plan.decode
+        if decode is None:
+            decode = plan.decode = plan.responses.decoder()
+        try:
+            response, end = decode(frame, offset)
+        except MALFORMED as error:
+            response, end = _decode_old_api_versions(frame, offset, plan, error)
+        if end != len(frame) and plan not in self._padded:
+            self._padded.add(plan)
+            self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
+        self._answered_id = correlation_id
+        # Only now: after an error above `drain` returns the request.
+        self.in_flight.popleft()
+        return request, response
 
     def take_surplus(self) -> str:
         """Return `surplus` and clear it."""
         surplus, self.surplus = self.surplus, ""
         return surplus
 
-    def cancel(self, token: T) -> None:
-        """Mark the request of `token` as cancelled: `receive` drops its response. The request stays
-        in the queue."""
-        for entry in self._queue:
-            if entry.token is token:
-                entry.is_cancelled = True
-
     def postpone(self, seconds: float) -> None:
         """Add the time of a throttle to the deadline of every in-flight request."""
-        for entry in self._queue:
-            entry.deadline += seconds
+        for request in self.in_flight:
+            request.deadline += seconds
 
     @property
     def next_deadline(self) -> float | None:
-        """The earliest deadline of an in-flight request, including cancelled requests; None if no
-        request is in flight."""
-        return min((entry.deadline for entry in self._queue), default=None)
+        """The earliest deadline of an in-flight request; None if no request is in flight."""
+        return min((request.deadline for request in self.in_flight), default=None)
 
     @property
     def last_deadline(self) -> float | None:
-        """The latest deadline of an in-flight request, including cancelled requests; None if no
-        request is in flight."""
-        return max((entry.deadline for entry in self._queue), default=None)
+        """The latest deadline of an in-flight request; None if no request is in flight."""
+        return max((request.deadline for request in self.in_flight), default=None)
 
-    def overdue(self, now: float) -> str | None:
-        """Return the name of the first overdue request in the queue; None if none is overdue."""
-        for entry in self._queue:
-            if entry.deadline <= now:
-                return "SASL token" if entry.plan is None else entry.plan.name
-        return None
+    def overdue(self, now: float) -> list[InFlightRequest]:
+        """Return the in-flight requests whose deadline has passed, in the order of the queue."""
+        return [request for request in self.in_flight if request.deadline <= now]
 
-    def overdue_tokens(self, now: float) -> list[T]:
-        """Return the tokens of overdue requests that are not cancelled."""
-        return [
-            entry.token for entry in self._queue if entry.deadline <= now and not entry.is_cancelled
-        ]
+    def drain(self) -> list[InFlightRequest]:
+        """Clear the queue; return its requests."""
+        requests = list(self.in_flight)
+        self.in_flight.clear()
+        return requests
 
-    def tokens(self, *but: type[Request[Any]]) -> list[T]:
-        """Return the tokens of in-flight requests, except of cancelled requests and of the classes
-        `but`."""
-        return [
-            entry.token
-            for entry in self._queue
-            if not entry.is_cancelled and (entry.plan is None or entry.plan.request not in but)
-        ]
 
-    def drain(self) -> list[T]:
-        """Clear the queue; return the tokens of its requests that are not cancelled."""
-        tokens = self.tokens()
-        self._queue.clear()
-        return tokens
+def _skip_header_tags(frame: bytes | bytearray, plan: _Plan) -> int:
+    """Return the position after the tagged fields in the header of a response."""
+    try:
+        return skip_tags(frame, 4, len(frame))
+    except IndexError:
+        raise KafkaProtocolError(f"{plan.name}: truncated header of a response") from None
+
+
+def _decode_old_api_versions(
+    frame: bytes | bytearray, offset: int, plan: _Plan, error: Exception
+) -> tuple[Any, int]:
+    """Decode an ApiVersions response in version 0 after `error`, the failure to decode the response
+    in the requested version. Raises the KafkaProtocolError for all other responses.
+
+    A broker that does not support the requested version responds in version 0 (KIP-511). A gateway
+    may convert that response to the requested version. Bytes of version 0 never decode as a later
+    version: versions 1 and 2 miss the throttle time at the end, and version 3 and later read the
+    first byte of the key count (0) as a null array.
+    """
+    is_refusal = frame[offset : offset + 2] == _INT16.pack(_UNSUPPORTED_VERSION)
+    if plan.responses.cls.API_KEY == API_VERSIONS_KEY and is_refusal:
+        return codec(plan.responses.cls, 0).decode_prefix(frame, offset)
+    raise plan.responses.malformed(error, len(frame)) from error

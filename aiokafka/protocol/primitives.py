@@ -85,19 +85,14 @@ def as_list(value: object) -> list[Any]:
     raise TypeError(f"expected a list, got {type(value).__name__}")
 
 
-def as_bytes(value: object) -> bytes | bytearray | memoryview:
-    if isinstance(value, memoryview):
-        is_flat = value.format == "B" and value.c_contiguous
-        return value if is_flat else value.tobytes()
+def as_bytes(value: object) -> bytes | bytearray:
     if isinstance(value, bytes | bytearray):
         return value
     raise TypeError(f"expected bytes, got {type(value).__name__}")
 
 
-def as_uuid(value: bytes) -> bytes:
-    if len(value) != 16:
-        raise ValueError(f"expected 16 bytes, got {len(value)}")
-    return value
+def bad_uuid(value: bytes) -> ValueError:
+    return ValueError(f"expected 16 bytes, got {len(value)}")
 
 
 def put_long_length(out: bytearray, length: int) -> None:

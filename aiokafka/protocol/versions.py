@@ -59,7 +59,6 @@ class BrokerVersions:
     ) -> None:
         self.api_versions = dict(api_versions)
         self.finalized_features = dict(finalized_features or {})
-        self._picked: dict[type[Request[Any]], int] = {}
 
     @classmethod
     def assumed_0_9(cls) -> BrokerVersions:
@@ -72,15 +71,9 @@ class BrokerVersions:
 
         Raises UnsupportedVersionError, with both ranges, if there is no common version.
         """
-        if max_version is None:
-            version = self._picked.get(request)
-            if version is not None:
-                return version
         version = self._newest_common(request, max_version)
         if version is None:
             raise UnsupportedVersionError(self._describe_gap(request, max_version))
-        if max_version is None:
-            self._picked[request] = version
         return version
 
     @property

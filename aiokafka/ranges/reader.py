@@ -77,11 +77,11 @@ __all__ = [
     "LeaderVotes",
     "RangeReader",
     "WaitingCallers",
-    "ask_bounds",
     "has_another_leader",
     "is_another_topic",
     "is_confirmed",
     "is_missing",
+    "log_bounds",
     "retry_later",
 ]
 
@@ -231,7 +231,7 @@ class LeaderVotes:
 _REFRESHES = 3  # metadata refreshes before a topic counts as deleted
 
 
-async def ask_bounds(
+async def log_bounds(
     client: AIOKafkaClient, state: RangeState, fenced_epochs: FencedEpochs
 ) -> tuple[int, int]:
     """Return the log start offset and the log end offset. Raises the error of the broker or
@@ -396,7 +396,7 @@ class RangeReader:
         self._fenced_epochs = FencedEpochs(client.versions)
         self._ready: collections.deque[tuple[RecordSet, PinnedResponse]] = collections.deque()
         self._current: PinnedResponse | None = None
-        self._busy: set[int] = set()
+        self._fetching_nodes: set[int] = set()
         self._pinned: collections.Counter[int] = collections.Counter()
         self._responses = 0
         self._failure: BaseException | None = None
@@ -481,7 +481,7 @@ class RangeReader:
             self._wake.clear()
             now = self._loop.time()
             self._check_deadlines(now)
-            self._launch(now)
+            self._start_fetches(now)
             try:
                 async with timeout(self._pause(now)):
                     await self._wake.wait()
@@ -493,18 +493,18 @@ class RangeReader:
         retries = [s.retry_at - now for s in self._states if s.retry_at > now]
         return min([_CHECK_INTERVAL, *retries])
 
-    def _launch(self, now: float) -> None:
+    def _start_fetches(self, now: float) -> None:
         """Start a fetch to every leader without an in-flight fetch, if the buffer memory has space
         for the response."""
         by_leader = self._by_leader(now)
         if not by_leader:
             return
         # Also count brokers with a fetch in flight, or with unread responses in memory.
-        brokers = {*by_leader, *self._busy, *+self._pinned}
+        brokers = {*by_leader, *self._fetching_nodes, *+self._pinned}
         share = self._limits.buffer_memory // len(brokers)
         size = max(1, min(self._limits.max_bytes, share // 2))
         for node_id, states in by_leader.items():
-            if node_id in self._busy:
+            if node_id in self._fetching_nodes:
                 continue
             if self._pinned[node_id] + size > max(share, size):
                 # Restart the timeout clocks of these partitions: they wait for the caller.
@@ -515,7 +515,7 @@ class RangeReader:
                 continue
             for state in states:
                 state.transition(RangePhase.FETCHING)
-            self._busy.add(node_id)
+            self._fetching_nodes.add(node_id)
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
@@ -589,10 +589,10 @@ class RangeReader:
             version = connection.pick(FetchRequest, last)
             response = await connection.request(request, version=version, timeout=timeout)
         except KafkaError as error:
-            self._busy.discard(node_id)
+            self._fetching_nodes.discard(node_id)
             self._on_failed_fetch(node_id, states, error)
         else:
-            self._busy.discard(node_id)
+            self._fetching_nodes.discard(node_id)
             self._handle_response(node_id, states, response, size)
         self._wake.set()
 
@@ -628,7 +628,7 @@ class RangeReader:
             if state.phase is not RangePhase.FETCHING:
                 continue
             is_short = not (is_filled or answer.error_code) and state.left_in_log > 0
-            if (is_short and state.size.too_small(limit)) or frame.unread:
+            if (is_short and state.size.double(limit)) or frame.unread:
                 state.transition(RangePhase.IDLE)
                 continue
             if state.ends_early and now - state.since > _CHECK_INTERVAL:
@@ -646,7 +646,7 @@ class RangeReader:
         if isinstance(answer, Fetched):
             self._queue_records(state, answer, frame)
         elif isinstance(answer, BatchTooLarge):
-            if state.size.too_small(limit):
+            if state.size.double(limit):
                 state.transition(RangePhase.IDLE)
             else:
                 self._fail(too_large(state, limit))
@@ -694,7 +694,7 @@ class RangeReader:
         """Look up the bounds of a log after OFFSET_OUT_OF_RANGE."""
         leader = self._client.cluster.leader_for_partition(state.tp)
         try:
-            earliest, latest = await ask_bounds(self._client, state, self._fenced_epochs)
+            earliest, latest = await log_bounds(self._client, state, self._fenced_epochs)
         except KafkaError as error:
             if not is_transient(error):
                 self._fail(error)

@@ -394,7 +394,7 @@ class OffsetSizes:
 
 
 class FetchSize:
-    """The size of the next fetch of one range, from the bytes per offset so far."""
+    """The size of the next fetch of one range, estimated from the bytes per offset so far."""
 
     def __init__(self, topic: str, sizes: OffsetSizes) -> None:
         self._topic = topic
@@ -429,7 +429,7 @@ class FetchSize:
             self._own_sizes = _TopicSizes(nbytes / offsets, batch)
             self._sizes.learn(self._topic, self._own_sizes)
 
-    def too_small(self, limit: int) -> bool:
+    def double(self, limit: int) -> bool:
         """Double the size of the next fetch, because no batch fitted into the last response. Return
         False if the last size was `limit` already."""
         self._min_size = 2 * self._last_size

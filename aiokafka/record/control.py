@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
@@ -19,12 +18,15 @@ _KEY = struct.Struct(">hh")  # version, type
 _VALUE = struct.Struct(">hi")  # version, coordinator epoch
 
 
-class ControlRecord(NamedTuple):
+class ControlRecord:
     """A transaction marker. `kind` is ABORT, COMMIT, or a number for internal use of brokers."""
 
-    version: int
-    kind: int
-    coordinator_epoch: int = -1
+    __slots__ = ("coordinator_epoch", "kind", "version")
+
+    def __init__(self, version: int, kind: int, coordinator_epoch: int = -1) -> None:
+        self.version = version
+        self.kind = kind
+        self.coordinator_epoch = coordinator_epoch
 
     @classmethod
     def parse(cls, key: bytes | None, value: bytes | None = None) -> ControlRecord:

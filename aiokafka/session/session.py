@@ -335,7 +335,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """Abort. Return True if the session reads the records again, False if the caller must
         re-raise `raised`; raise any other error of the commit or abort.
         """
-        failure = _reason_of(failure)
+        failure = _root_cause(failure)
         try:
             await self._abort(transaction)
         except KafkaError as error:
@@ -497,9 +497,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             self._current.give_up(partitions)
 
 
-def _reason_of(error: BaseException | None) -> BaseException | None:
-    """Return the error that failed the transaction, if `error` is a TransactionStateError that a
-    later call raised because of it; else return `error`.
+def _root_cause(error: BaseException | None) -> BaseException | None:
+    """Return the cause of a TransactionStateError: the earlier error that failed the transaction.
+    Return any other error unchanged.
     """
     if isinstance(error, TransactionStateError) and error.__cause__ is not None:
         return error.__cause__

@@ -25,7 +25,7 @@ Records = list[ConsumerRecord[Any, Any]]
 
 
 class SessionRecords(Records):
-    """The records of a transaction: a list that records how far it was read.
+    """The records of a transaction: a list that stores up to which record it was read.
 
     `async with` cannot detect that its block is left by `break`, `return` or `continue`. This list
     shows whether a loop over the records ended before the last record.

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaClient, AIOKafkaConsumer
 from aiokafka._tasks import TaskOwner, both
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
-from aiokafka.spark._loop import connected
+from aiokafka.spark._loop import with_retries
 from aiokafka.spark._offsets import OffsetRange, Offsets, RequestedOffset, requested_offsets
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -49,7 +49,7 @@ async def open_cluster(options: ReadOptions) -> Cluster:
             raise
         return cluster
 
-    return await connected(start, options.kafka.broker_timeout)
+    return await with_retries(start, options.kafka.broker_timeout)
 
 
 class _PartitionsChangedError(Exception):
@@ -116,14 +116,14 @@ class Cluster:
     async def _discover(self, known: Iterable[str]) -> dict[str, list[int]]:
         wanted = self._options.subscription
         if wanted.assign is not None:
-            there = self._assigned_topics = await self._numbers(wanted.assign)
-            return _known(wanted.assign, there, self._options.fail_on_data_loss)
+            there = self._assigned_topics = await self._partitions_of(wanted.assign)
+            return _assigned_that_exist(wanted.assign, there, self._options.fail_on_data_loss)
         if wanted.topics is not None:
-            return await self._numbers(wanted.topics)
+            return await self._partitions_of(wanted.topics)
         assert wanted.pattern is not None
         timeout = self._options.kafka.broker_timeout
-        everything = await connected(self._client.fetch_all_metadata, timeout)
-        found = await self._numbers(_matching(wanted.pattern, everything.topics()))
+        everything = await with_retries(self._client.fetch_all_metadata, timeout)
+        found = await self._partitions_of(_matching(wanted.pattern, everything.topics()))
         # A broker that has just started may return an incomplete list. A topic that is missing here
         # would later count as new, and the query would read the topic again from its start.
         hidden = set(_matching(wanted.pattern, known)) - found.keys()
@@ -138,7 +138,7 @@ class Cluster:
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
 
-    async def _numbers(self, topics: Iterable[str]) -> dict[str, list[int]]:
+    async def _partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]:
         names = sorted(topics)
         found = await self._look_for(names)
         missing = [topic for topic in names if topic not in found]
@@ -180,8 +180,8 @@ class Cluster:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def _has_former_partitions(self, topic: str) -> bool:
-        """Return whether a topic is unknown, but the client still has its previous partitions. The
-        client keeps partitions for a few metadata responses without the topic.
+        """Return whether the brokers do not know a topic, but the client still has its partitions.
+        The client keeps partitions for a few metadata responses without the topic.
         """
         has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
@@ -218,11 +218,11 @@ class Cluster:
         while True:
             end = await self._resolve(self._options.ending, partitions, "ending")
             attempts -= 1
-            if not attempts or not self.beyond(start, end):
+            if not attempts or not self.truncated_ranges(start, end):
                 return end
             await asyncio.sleep(self._options.retry_interval)
 
-    def beyond(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+    def truncated_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """Return the range from `end` to `start` of each partition whose log ends before the start
         of the query, if the options, a group or a timestamp set the start.
         """
@@ -232,7 +232,7 @@ class Cluster:
             if (last := end[tp.topic][tp.partition]) < (first := start[tp.topic][tp.partition])
         ]
 
-    def crossed(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+    def contradictory_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """Return the range from end to start of each partition for which the options set an end
         before the start.
         """
@@ -252,17 +252,17 @@ class Cluster:
         """
         if known is None:
             await self.partitions()
-        found = await self._bounds(known or {}, self._consumer.end_offsets)
+        found = await self._log_bounds(known or {}, self._consumer.end_offsets)
         for _ in range(self._options.retries):
             if known is None or not _is_below(found, known):
                 break
             await asyncio.sleep(self._options.retry_interval)
-            found = await self._bounds(known, self._consumer.end_offsets)
+            found = await self._log_bounds(known, self._consumer.end_offsets)
         return found
 
     async def first(self, known: Iterable[str]) -> Offsets:
         """Return the current first offsets of all subscribed partitions."""
-        return await self._bounds(known, self._consumer.beginning_offsets)
+        return await self._log_bounds(known, self._consumer.beginning_offsets)
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """Return the current first offsets of these partitions."""
@@ -282,7 +282,7 @@ class Cluster:
             later.setdefault(tp.topic, {})[tp.partition] = max(known, first)
         return later
 
-    async def _bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
+    async def _log_bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
         """Return the end offsets or first offsets of the subscribed partitions, looked up by `ask`.
 
         The consumer waits a minute for the leader of a topic that was just deleted. So `_watch`
@@ -293,10 +293,10 @@ class Cluster:
         while True:
             partitions, is_done = await self.partitions(refresh=False, known=known), asyncio.Event()
             if self._loop.time() >= deadline:
-                return await self._ask_bounds(ask, partitions, is_done)
+                return await self._look_up_bounds(ask, partitions, is_done)
             try:
                 found, _ = await both(
-                    self._ask_bounds(ask, partitions, is_done),
+                    self._look_up_bounds(ask, partitions, is_done),
                     self._watch(partitions, known, is_done),
                 )
             except _PartitionsChangedError:
@@ -309,11 +309,12 @@ class Cluster:
         except UnknownTopicOrPartitionError:
             raise
         except KafkaError as error:
-            # No broker is available. The offset request that runs at the same time waits for one.
+            # No broker is available. `_look_up_bounds`, which runs at the same time, waits for a
+            # broker.
             log.debug("topics cannot be looked up: %s", error)
             return False
 
-    async def _ask_bounds(
+    async def _look_up_bounds(
         self, ask: Bounds, partitions: Mapping[str, Iterable[int]], is_done: asyncio.Event
     ) -> Offsets:
         tps = _partitions(partitions)
@@ -348,7 +349,7 @@ class Cluster:
             async with AIOKafkaAdminClient(**self._keywords) as admin:
                 return await admin.list_consumer_group_offsets(group_id, partitions=tps)
 
-        stored = await connected(ask, self._options.kafka.broker_timeout)
+        stored = await with_retries(ask, self._options.kafka.broker_timeout)
         found = {tp: stored[tp].offset for tp in tps if tp in stored and stored[tp].offset >= 0}
         self._with_given_start.update(found)
         missing = [tp for tp in tps if tp not in found]
@@ -415,7 +416,7 @@ def _matching(pattern: str, topics: Iterable[str]) -> list[str]:
     return [topic for topic in topics if re.fullmatch(pattern, topic)]
 
 
-def _known(
+def _assigned_that_exist(
     assign: dict[str, list[int]], there: dict[str, list[int]], must_be_there: bool
 ) -> dict[str, list[int]]:
     """Return the assigned partitions that exist. Raises UnknownTopicOrPartitionError for a missing

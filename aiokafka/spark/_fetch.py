@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaClient
 from aiokafka.ranges import OffsetSizes, PartitionRange, RangeReader, RecordSet, Rows
-from aiokafka.spark._loop import SharedClients, connected, loop_thread, unwind
+from aiokafka.spark._loop import SharedClients, loop_thread, unwind, with_retries
 from aiokafka.spark._options import ReadOptions
 
 __all__ = ["read_batches"]
@@ -119,7 +119,7 @@ class _Task:
             await client.bootstrap()
             return client
 
-        return _Source(await connected(bootstrap, kafka.broker_timeout), OffsetSizes())
+        return _Source(await with_retries(bootstrap, kafka.broker_timeout), OffsetSizes())
 
     async def next(self) -> RecordSet | None:
         """Return the next record set; None after the last record set."""

@@ -28,11 +28,11 @@ from aiokafka.ranges import DataLossError
 __all__ = [
     "LoopThread",
     "SharedClients",
-    "brief",
-    "connected",
     "loop_thread",
-    "shortened",
+    "short_error",
     "unwind",
+    "with_retries",
+    "with_short_errors",
 ]
 
 log = logging.getLogger("aiokafka.spark")
@@ -186,7 +186,7 @@ class SharedClients:
             yield shared.client
         except BaseException:
             shared.is_broken = True
-            # Present users keep the client, and the last user closes it (`_release`).
+            # The current users keep the broken client, and the last one closes it (`_release`).
             if self._shared.get(key) is shared:
                 del self._shared[key]
             raise
@@ -265,7 +265,7 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
 # create new clients all the time.
 
 
-async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
+async def with_retries(make: Callable[[], Awaitable[T]], timeout: float) -> T:
     """Return the result of `make`, with retries for `timeout` seconds while no broker is available.
 
     Raises the last KafkaConnectionError after the timeout, and other errors at once.
@@ -290,7 +290,7 @@ async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
 P = ParamSpec("P")
 
 
-def shortened(error: Exception) -> Exception:
+def short_error(error: Exception) -> Exception:
     """Return `error` without its traceback, which is logged at DEBUG.
 
     The caller raises `error` with `from None`. A DataLossError also gets advice in its text: the
@@ -302,7 +302,7 @@ def shortened(error: Exception) -> Exception:
     return error.with_traceback(None)
 
 
-def brief(function: Callable[P, T]) -> Callable[P, T]:
+def with_short_errors(function: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function that Spark calls: its errors have no stack frames of this package."""
 
     @functools.wraps(function)
@@ -310,6 +310,6 @@ def brief(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            raise shortened(error) from None
+            raise short_error(error) from None
 
     return call

@@ -25,11 +25,11 @@ __all__ = [
     "OffsetRange",
     "Offsets",
     "RequestedOffset",
+    "corrected_pins",
     "from_json",
     "lag",
     "lag_listener",
     "lag_of",
-    "pinned_from",
     "pro_rata",
     "ranges_between",
     "requested_offsets",
@@ -198,7 +198,7 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
     return limited
 
 
-def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
+def corrected_pins(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
     """Return the pinned end offsets; replace ends that are missing or before `start`.
 
     Spark pins ends before it asks for the start. The replacement is the start, or the current end

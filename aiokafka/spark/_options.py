@@ -92,7 +92,7 @@ class OptionReader:
         return self.whole(name, default, minimum) / 1000
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a boolean, given as `true` or `false` in any case."""
+        """Return the boolean value of an option, which is `true` or `false` in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -102,7 +102,7 @@ class OptionReader:
         return value == "true"
 
     def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
-        """Return one of `values`, given in any case."""
+        """Return the value of an option, which must be one of `values` in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -112,7 +112,7 @@ class OptionReader:
         return value
 
     def duration(self, name: str, default: str) -> float:
-        """Return a duration such as `15m` in seconds; without a unit it is in milliseconds."""
+        """Return the seconds of a duration such as `15m`. A number without unit is milliseconds."""
         text = self.text(name)
         try:
             return parse_duration(default if text is None else text)
@@ -140,8 +140,8 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix`, by the rest of the name. All of them
-        count as read.
+        """Return the options whose names begin with `prefix`, with names without the prefix. These
+        options count as read.
         """
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)

@@ -18,8 +18,8 @@ from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._offsets import (
     OffsetRange,
     Offsets,
+    corrected_pins,
     from_json,
-    pinned_from,
     pro_rata,
     ranges_between,
     split,
@@ -29,7 +29,7 @@ from aiokafka.spark._offsets import (
 )
 from aiokafka.spark._options import ReadOptions
 
-__all__ = ["Pushed", "StreamPlan", "batch_tasks"]
+__all__ = ["PushedFilters", "StreamPlan", "batch_tasks"]
 
 log = logging.getLogger("aiokafka.spark")
 
@@ -38,7 +38,9 @@ T = TypeVar("T")
 Task = list[PartitionRange]
 
 
-def _ask(options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+def _query_cluster(
+    options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]
+) -> T:
     """Return the result of `question(cluster)`. The connections stay open for the next call."""
     thread = loop_thread()
 
@@ -85,7 +87,7 @@ def _tasks(
     ]
 
 
-class _Found(NamedTuple):
+class _BatchRanges(NamedTuple):
     """The ranges of a batch query; ranges of deleted records (`gone`), first offsets, topic ids."""
 
     ranges: list[OffsetRange]
@@ -100,24 +102,24 @@ def _report_loss(options: ReadOptions, loss: DataLoss) -> None:
     log.warning("skipped: %s", loss)
 
 
-def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task]:
+def batch_tasks(options: ReadOptions, pushed: PushedFilters | None = None) -> list[Task]:
     """Return the tasks of a batch query; `pushed` are filters that narrow the ranges."""
 
-    async def look(cluster: Cluster) -> _Found:
+    async def look(cluster: Cluster) -> _BatchRanges:
         start = await cluster.starting()
         end = await cluster.ending(start)
-        for topic, number, last, first in cluster.crossed(start, end):
+        for topic, number, last, first in cluster.contradictory_ranges(start, end):
             raise ValueError(
                 f"{topic}-{number}: the query would begin at offset {first} and end before it, at "
                 f"{last}: the options for its start and for its end contradict each other"
             )
-        gone = cluster.beyond(start, end)
+        gone = cluster.truncated_ranges(start, end)
         first_offsets = cluster.first_offsets(start)
         if pushed is not None and pushed.from_millis is not None:
             start = await cluster.not_before(start, end, pushed.from_millis)
-        return _Found(ranges_between(start, end), gone, first_offsets, cluster.topic_ids())
+        return _BatchRanges(ranges_between(start, end), gone, first_offsets, cluster.topic_ids())
 
-    found = _ask(options, look)
+    found = _query_cluster(options, look)
     for gone in found.gone:
         _report_loss(options, DataLoss(LossKind.TRUNCATION, *gone))
     ranges = found.ranges if pushed is None else pushed.narrow(found.ranges)
@@ -146,12 +148,12 @@ class StreamPlan:
     def initial(self) -> dict[str, Any]:
         """Return the start of the query, which is looked up only once."""
         if self._initial is None:
-            self._initial = _ask(self._options, Cluster.starting)
+            self._initial = _query_cluster(self._options, Cluster.starting)
         return to_json(self._initial)
 
     def pin(self) -> None:
         """Pin the current end offsets: with AvailableNow, the query reads up to them."""
-        self._pinned = _ask(self._options, lambda cluster: cluster.latest())
+        self._pinned = _query_cluster(self._options, lambda cluster: cluster.latest())
         self._is_pin_checked = False
 
     def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
@@ -161,7 +163,7 @@ class StreamPlan:
         than `minOffsetsPerTrigger`.
         """
         begin = from_json(start)
-        end = self._ends(begin)
+        end = self._end_offsets(begin)
         # Check the end before Spark stores it in the checkpoint, because Spark plans a stored batch
         # again after every restart. A query that was started with the checkpoint of another query
         # by mistake must not damage this checkpoint.
@@ -169,11 +171,11 @@ class StreamPlan:
         self._check_not_lower(begin, end)
         # Add new partitions after the checks, which compare only the partitions of `begin`, and
         # before the offsets are counted.
-        begin = self._with_new(begin, end)
+        begin = self._with_new_partitions(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start
         if most is not None:
-            end = pro_rata(self._readable(begin, end, most), end, most)
+            end = pro_rata(self._skip_deleted(begin, end, most), end, most)
         plain = from_json(start)
         # Return `start` unchanged: if it were encoded again, its text might differ, and Spark would
         # start a batch.
@@ -186,7 +188,7 @@ class StreamPlan:
         """Return the end offsets of the last look-up; None before the first look-up."""
         return None if self._latest is None else to_json(self._latest)
 
-    def _ends(self, begin: Offsets) -> Offsets:
+    def _end_offsets(self, begin: Offsets) -> Offsets:
         """Return the end offsets of the partitions: pinned with AvailableNow, else recent.
 
         An idle query calls this a hundred times a second, so recent end offsets are cached.
@@ -196,7 +198,7 @@ class StreamPlan:
             self._latest = self._pinned = self._checked_pin(self._pinned, begin)
             self._mirror(begin)
         elif self._latest is None or now - self._asked_at >= self._options.latest_interval:
-            self._latest = _ask(self._options, lambda cluster: cluster.latest(begin))
+            self._latest = _query_cluster(self._options, lambda cluster: cluster.latest(begin))
             self._asked_at = now
             self._mirror(begin)
         return self._latest
@@ -216,16 +218,16 @@ class StreamPlan:
         if self._is_pin_checked:
             return pinned
         self._is_pin_checked = True
-        if pinned_from(pinned, begin, begin) == pinned:
+        if corrected_pins(pinned, begin, begin) == pinned:
             return pinned
-        return pinned_from(
-            pinned, begin, _ask(self._options, lambda cluster: cluster.latest(begin))
+        return corrected_pins(
+            pinned, begin, _query_cluster(self._options, lambda cluster: cluster.latest(begin))
         )
 
     def _mirror(self, begin: Offsets) -> None:
         """With commitOffsets, commit the start of a batch: earlier records are processed."""
         if self._options.commit_offsets and begin != self._initial:
-            _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
+            _query_cluster(self._options, lambda cluster: cluster.mirror.commit(begin))
 
     def _is_too_little(self, count: int) -> bool:
         """Return whether to wait for more records: never with AvailableNow, nor for the first
@@ -237,7 +239,7 @@ class StreamPlan:
         last = self._triggered_at
         return last is not None and time.monotonic() - last < self._options.max_delay
 
-    def _with_new(self, begin: Offsets, end: Offsets) -> Offsets:
+    def _with_new_partitions(self, begin: Offsets, end: Offsets) -> Offsets:
         """Return `begin` with the first offsets of new partitions, which only `end` has. Report the
         deleted records of a new partition as data loss.
         """
@@ -248,7 +250,7 @@ class StreamPlan:
         new = {topic: numbers for topic, numbers in new.items() if numbers}
         if not new:
             return begin
-        first = _ask(self._options, lambda cluster: cluster.earliest(new))
+        first = _query_cluster(self._options, lambda cluster: cluster.earliest(new))
         for topic, numbers in first.items():
             for number, offset in numbers.items():
                 if offset > 0:
@@ -260,7 +262,7 @@ class StreamPlan:
             for topic in begin.keys() | first.keys()
         }
 
-    def _readable(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
+    def _skip_deleted(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
         """If data loss is tolerated, return the start of the existing records; else return `begin`.
 
         Deleted records must not count for the limit of a batch: the query would pass their offsets
@@ -268,7 +270,7 @@ class StreamPlan:
         """
         if self._options.fail_on_data_loss or total_between(begin, end) <= most:
             return begin
-        first = _ask(self._options, lambda cluster: cluster.first(begin))
+        first = _query_cluster(self._options, lambda cluster: cluster.first(begin))
         return {
             topic: {
                 number: max(offset, first.get(topic, {}).get(number, offset))
@@ -308,17 +310,17 @@ class StreamPlan:
             return []
         if gone := _missing(first, last):
             self._report_missing(gone)
-        ids = _ask(self._options, _topic_ids)
+        ids = _query_cluster(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
         # The end was stored when the batch was planned: partitions may have been deleted later.
         if not self._options.fail_on_data_loss:
             last = self._without_deleted(last)
-        ranges = ranges_between(self._with_new(first, last), last)
+        ranges = ranges_between(self._with_new_partitions(first, last), last)
         return _tasks(ranges, self._options, ids, {})
 
     def _without_deleted(self, last: Offsets) -> Offsets:
-        """Return `last` without partitions that were deleted since it was stored."""
-        there = _ask(self._options, lambda cluster: cluster.existing(last))
+        """Return `last` without partitions that were deleted after Spark stored `last`."""
+        there = _query_cluster(self._options, lambda cluster: cluster.existing(last))
         gone = _missing(last, there)
         if not gone:
             return last
@@ -393,12 +395,12 @@ async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
 _OPERATORS = ("=", "in", ">", ">=", "<", "<=")
 
 
-class Pushed:
+class PushedFilters:
     """Filters of a query that narrow the ranges to read."""
 
     def __init__(self) -> None:
         self.from_millis: int | None = None
-        """The lower bound of wanted timestamps, in milliseconds since 1970; None without one."""
+        """The lower bound of wanted timestamps, in milliseconds since 1970; None for no bound."""
 
         self._topics: set[str] | None = None
         self._numbers: set[int] | None = None

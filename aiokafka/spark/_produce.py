@@ -23,7 +23,7 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
 )
 from aiokafka.record.rows import ANY, RowSource, route_rows
-from aiokafka.spark._loop import connected
+from aiokafka.spark._loop import with_retries
 from aiokafka.spark._options import WriteOptions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -94,7 +94,7 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
         await producer.start()
         return producer
 
-    return await connected(start, options.kafka.broker_timeout)
+    return await with_retries(start, options.kafka.broker_timeout)
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
@@ -116,7 +116,7 @@ class RecordWriter:
         self.rows = 0
         self._producer = producer
         self._partitions: dict[str, int] = {}
-        self._turns: dict[str, int] = {}
+        self._next_keyless: dict[str, int] = {}
         self._open: dict[tuple[str, int], BatchBuilder] = {}
         self._sent: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
 
@@ -132,13 +132,15 @@ class RecordWriter:
                 order, routes = route_rows(rows, partitions, chosen)
             for partition, start, stop in routes:
                 while start < stop:
-                    number = self._turns[topic] % partitions if partition == ANY else partition
+                    number = (
+                        self._next_keyless[topic] % partitions if partition == ANY else partition
+                    )
                     batch = self._batch(topic, number)
                     with topic_in_errors(topic):
                         start = batch.append_rows(rows, order, start, stop)
                     if start < stop:
                         await self._send(topic, number)
-                        self._turns[topic] += partition == ANY
+                        self._next_keyless[topic] += partition == ANY
             self.rows += rows.size
         self._check_sent()
         if sum(batch.size() for batch in self._open.values()) > _MAX_OPEN_BYTES:
@@ -173,11 +175,11 @@ class RecordWriter:
     async def _count_partitions(self, topic: str) -> int:
         count = self._partitions[topic] = len(await self._producer.partitions_for(topic))
         # Begin at a random partition, so that not all tasks begin at the same partition.
-        self._turns[topic] = random.randrange(count)
+        self._next_keyless[topic] = random.randrange(count)
         return count
 
     def _batch(self, topic: str, partition: int) -> BatchBuilder:
-        """Return the open batch of a partition; create it if there is none."""
+        """Return the open batch of a partition, or a new batch."""
         batch = self._open.get((topic, partition))
         if batch is None:
             batch = self._open[topic, partition] = self._producer.create_batch()
@@ -256,7 +258,7 @@ REPEAT_ADVICE = (
 
 
 class NotRepeatedError(KafkaError):
-    """A repeated batch has other rows than those written before."""
+    """A repeated batch has other rows than the rows that its first attempt has written."""
 
 
 class WrittenLaterError(KafkaError):
@@ -269,7 +271,7 @@ def marker_group_prefix(options: WriteOptions, query: str) -> str:
 
 
 def marker_partition(options: WriteOptions) -> TopicPartition:
-    """Return the partition whose offsets store the marks."""
+    """Return the partition whose committed offsets store the marks."""
     topic = options.marker_topic or options.topic
     assert topic is not None
     return TopicPartition(topic, 0)
@@ -286,7 +288,7 @@ class TaskTransaction:
         self.name = f"{marker_group_prefix(options, identity.query)}{identity.task}"
         self._options = options
         self._identity = identity
-        self._place = marker_partition(options)
+        self._marker_partition = marker_partition(options)
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:
@@ -301,7 +303,7 @@ class TaskTransaction:
             self._options, transactional_id=self.name, transaction_timeout_ms=timeout
         )
         # Fail before rows are written if the topic of the mark does not exist.
-        await producer.partitions_for(self._place.topic)
+        await producer.partitions_for(self._marker_partition.topic)
         # Read the mark after the producer has started, which has fenced an earlier attempt at this
         # task and aborted its transaction. If the mark were read before:
         # 1. The mark could be missing, and the earlier attempt could commit afterwards.
@@ -317,7 +319,9 @@ class TaskTransaction:
         assert self._producer is not None
         marker = Marker(self._identity.batch, tally.rows, tally.checksum)
         offset = OffsetAndMetadata(self._identity.batch + 1, marker.metadata())
-        await self._producer.send_offsets_to_transaction({self._place: offset}, self.name)
+        await self._producer.send_offsets_to_transaction(
+            {self._marker_partition: offset}, self.name
+        )
         await self._producer.commit_transaction()
 
     async def close(self) -> None:
@@ -330,9 +334,9 @@ class TaskTransaction:
 
         async def ask() -> Marker | None:
             async with AIOKafkaAdminClient(**kafka.keywords()) as admin:
-                return await read_marker(admin, self.name, self._place)
+                return await read_marker(admin, self.name, self._marker_partition)
 
-        return await connected(ask, kafka.broker_timeout)
+        return await with_retries(ask, kafka.broker_timeout)
 
 
 def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
@@ -348,7 +352,7 @@ def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
 async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
-    """Return the mark stored in a group; None without one.
+    """Return the mark stored in a group; None without a mark.
 
     Waits while a transaction with a mark is open, and retries after retriable errors; raises
     KafkaTimeoutError after `_MARKER_TIMEOUT`.

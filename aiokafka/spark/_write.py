@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.spark._loop import SharedClients, connected, loop_thread, unwind
+from aiokafka.spark._loop import SharedClients, loop_thread, unwind, with_retries
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import (
     REPEAT_ADVICE,
@@ -76,7 +76,7 @@ class RepetitionCheck:
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
             return
-        marked = await connected(
+        marked = await with_retries(
             lambda: _marks_beyond(options, name, ended.tasks), options.kafka.broker_timeout
         )
         # With skipWritten, a mark of a later batch is no error: that batch may have had more tasks.
@@ -183,7 +183,8 @@ class _Task:
         if options.exactly_once:
             assert identity is not None
             self._transaction = TaskTransaction(options, identity)
-            # Push `close` before `begin`: a task that is killed there must stop its producer.
+            # Push `close` before the call of `begin`: a task that is killed during this call must
+            # stop its producer.
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
             self._check_marker(identity)
@@ -281,7 +282,7 @@ async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:
             raise
         return admin
 
-    return await connected(start, options.kafka.broker_timeout)
+    return await with_retries(start, options.kafka.broker_timeout)
 
 
 def check_producer(options: WriteOptions) -> None:

@@ -27,9 +27,9 @@ from pyspark.sql.streaming.datasource import (
 
 from aiokafka.ranges import PartitionRange
 from aiokafka.spark._fetch import read_batches
-from aiokafka.spark._loop import brief, shortened
+from aiokafka.spark._loop import short_error, with_short_errors
 from aiokafka.spark._options import ReadOptions
-from aiokafka.spark._plan import Pushed, StreamPlan, batch_tasks
+from aiokafka.spark._plan import PushedFilters, StreamPlan, batch_tasks
 
 __all__ = ["KafkaBatchReader", "KafkaPushdownReader", "KafkaStreamReader", "Ranges"]
 
@@ -45,7 +45,7 @@ def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> 
     try:
         yield from read_batches(options, names, partition.value)
     except Exception as error:
-        raise shortened(error) from None
+        raise short_error(error) from None
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -54,9 +54,9 @@ class KafkaBatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
         self._names = names
-        self._pushed: Pushed | None = None
+        self._pushed: PushedFilters | None = None
 
-    @brief
+    @with_short_errors
     def partitions(self) -> Sequence[Ranges]:
         """Return the tasks; called on the driver."""
         # If the list were empty, Spark would add a task of its own.
@@ -75,11 +75,11 @@ class KafkaPushdownReader(KafkaBatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Apply filters; return the filters that Spark must apply itself."""
-        pushed = self._pushed = self._pushed or Pushed()
+        pushed = self._pushed = self._pushed or PushedFilters()
         return [f for f in filters if not _take(f, pushed)]
 
 
-def _take(given: Any, pushed: Pushed) -> bool:
+def _take(given: Any, pushed: PushedFilters) -> bool:
     kinds: dict[type, str] = {
         EqualTo: "=",
         In: "in",
@@ -106,7 +106,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = names
         self._plan = StreamPlan(options)
 
-    @brief
+    @with_short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of the query."""
         return self._plan.initial()
@@ -119,12 +119,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
-    @brief
+    @with_short_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Pin the current end offsets: the query reads up to them."""
         self._plan.pin()
 
-    @brief
+    @with_short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch; `start` if there is no batch yet."""
         if isinstance(limit, ReadAllAvailable):
@@ -138,7 +138,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return self._plan.latest()
 
-    @brief
+    @with_short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
         """Return the tasks of a batch: an empty list for an empty batch."""
         return [Ranges(task) for task in self._plan.tasks(start, end)]

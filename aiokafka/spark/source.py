@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokafka.spark._loop import brief
+from aiokafka.spark._loop import with_short_errors
 from aiokafka.spark._options import WriteOptions, parse_read, parse_write
 
 __all__ = ["KafkaSource"]
@@ -74,7 +74,7 @@ class KafkaSource(DataSource):
             ]
         )
 
-    @brief
+    @with_short_errors
     def reader(self, schema: StructType) -> Any:
         """Return the reader for `spark.read`."""
         from aiokafka.spark.reader import KafkaBatchReader, KafkaPushdownReader
@@ -83,7 +83,7 @@ class KafkaSource(DataSource):
         make = KafkaPushdownReader if options.pushdown else KafkaBatchReader
         return make(options, _columns_to_read(schema))
 
-    @brief
+    @with_short_errors
     def streamReader(self, schema: StructType) -> Any:
         """Return the reader for `spark.readStream`."""
         from aiokafka.spark.reader import KafkaStreamReader
@@ -91,7 +91,7 @@ class KafkaSource(DataSource):
         options = parse_read(self.options, streaming=True)
         return KafkaStreamReader(options, _columns_to_read(schema))
 
-    @brief
+    @with_short_errors
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer for `df.write`."""
         from aiokafka.spark.writer import KafkaBatchWriter
@@ -102,7 +102,7 @@ class KafkaSource(DataSource):
             )
         return KafkaBatchWriter(self._write_options(schema, streaming=False))
 
-    @brief
+    @with_short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer for `df.writeStream`; output mode complete appends every result."""
         from aiokafka.spark.writer import KafkaStreamWriter
@@ -132,7 +132,7 @@ def _columns_to_read(schema: StructType) -> list[str]:
                 f"not {field.dataType.simpleString()}"
             )
         if not field.nullable:
-            # Spark compares the batches of a task with this schema, and would reject them.
+            # The columns of our batches are nullable: Spark would reject them by such a schema.
             raise ValueError(f"schema: the column {field.name} must be nullable")
     if not schema.fields:
         raise ValueError("schema: at least one column is needed")

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from aiokafka.spark._loop import brief
+from aiokafka.spark._loop import with_short_errors
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import TaskIdentity
 from aiokafka.spark._write import EndedBatch, Report, check_repetition, write_batches
@@ -29,7 +29,9 @@ _RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
-    """The result of one task: written rows by topic and partition, or a repetition."""
+    """The result of one task: the number of written rows by topic and partition; no rows if the
+    task repeats an attempt that has succeeded.
+    """
 
     def __init__(
         self, report: Report, identity: TaskIdentity | None = None, run: str | None = None
@@ -83,7 +85,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @brief
+    @with_short_errors
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write the rows of a task, and wait for acknowledgements; called on an executor."""
         options, task = self._options, _task()
@@ -95,7 +97,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
-    @brief
+    @with_short_errors
     def commit(self, messages: list[Any]) -> None:
         """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
         rows that were written twice.
@@ -114,7 +116,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @brief
+    @with_short_errors
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write the rows of a task, and wait for acknowledgements; called on an executor."""
         task = _task()
@@ -129,7 +131,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         run = task.getLocalProperty(_RUN_ID)
         return Written(write_batches(self._options, iterator, identity), identity, run)
 
-    @brief
+    @with_short_errors
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
         rows that were written twice.

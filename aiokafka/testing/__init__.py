@@ -1,9 +1,9 @@
-"""A Kafka cluster and a bad network inside the test process.
+"""A fake Kafka cluster and network faults, inside the test process.
 
 :class:`FakeCluster` is a small Kafka on real sockets, to which any client can connect and which
-fails on demand; :class:`ServedCluster` runs one in a thread. :class:`FaultProxy` is a TCP proxy
-that cuts, delays and stalls the connections to a fake or a real broker. The pytest plugin provides
-the fixtures ``kafka_cluster`` and ``kafka_server``.
+fails on demand; :class:`ServedCluster` runs a FakeCluster in a thread. :class:`FaultProxy` is a TCP
+proxy that cuts, delays and stalls the connections to a fake or a real broker. The pytest plugin
+provides the fixtures ``kafka_cluster`` and ``kafka_server``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import `name` on first use: pytest imports this package at every start, for the plugin."""
+    """Import the public class `name` on first use. pytest imports this package at every start, for
+    the plugin, and must not become slow."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES.get(name, 'actions')}")

@@ -18,7 +18,7 @@ else:
 
 
 _ANY, _MATCH, _LITERAL, _PREFIXED = 1, 2, 3, 4
-_ALL = 2  # the operation ALL
+_ALL = 2  # the operation that stands for all operations
 _DENY, _ALLOW = 2, 3
 _ANYTHING = "*"
 _CLUSTER = "kafka-cluster"
@@ -36,7 +36,7 @@ OPERATIONS = {
     "alter_configs": 11,
     "idempotent_write": 12,
 }
-# By operation code, the operations that imply this operation: READ implies DESCRIBE.
+# By the code of an operation, the operations that imply it: DESCRIBE is implied by READ and others.
 _IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
 
 
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     permission: int
 
     def applies_to(self, resource_type: int, name: str) -> bool:
-        """Return whether the entry's resource pattern matches a resource."""
+        """Return whether this entry is about a resource, by its type and name or prefix."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == _PREFIXED:
@@ -169,14 +169,14 @@ _ERRORS = {
 _INIT_PRODUCER_ID = 22
 _ANONYMOUS = "ANONYMOUS"
 
-# The operation on the cluster that each API needs, by API key.
+# By API key: the operation on the cluster for which a client needs permission.
 _CLUSTER_OPERATIONS = {
     **dict.fromkeys((27, 30, 31, 34, 43, 45, 51, 57, 64, 80, 81), "alter"),
     **dict.fromkeys((29, 35, 46, 50, 55), "describe"),
     **dict.fromkeys((48, 74), "describe_configs"),
     49: "alter_configs",
 }
-# The operation on its topics that each API needs, by API key.
+# By API key: the operation on each topic of the request for which a client needs permission.
 _TOPIC_OPERATIONS = {
     **dict.fromkeys((0, 24), "write"),
     **dict.fromkeys((1, 8, 28, 47, 61), "read"),
@@ -187,8 +187,8 @@ _TOPIC_OPERATIONS = {
     32: "describe_configs",
     37: "alter",
 }
-# Further permissions that each API needs: resource, request field with the resource's name,
-# operation. Handlers check the names in lists one by one.
+# By API key: further permissions for a request, as (resource type, request field with the name of
+# the resource, operation). If the field is a list, handlers check each item instead.
 _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
     0: (("transactional_id", "transactional_id", "write"),),
     8: (("group", "group_id", "read"),),
@@ -279,7 +279,7 @@ class Acls:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every operation is allowed."""
+        """Whether there are no restrictions, so that checks can be skipped."""
         return not (self._denied or self.entries.is_enforced)
 
     def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:

@@ -1,4 +1,4 @@
-"""Actions of interceptions, errors of brokers, and checks of arguments."""
+"""The actions of :meth:`FakeCluster.intercept`, errors of handlers, and checks of arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches of a broker: read and patch the header, keep the body."""
+"""Record batches as a broker handles them: it reads and changes headers, not the records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
-_LOG_OVERHEAD = 12  # bytes of the base offset and length fields, not part of the length
+_LOG_OVERHEAD = 12  # size of base offset and length, which the length field does not include
 _MAGIC_OFFSET = 16
 _CRC_OFFSET = 17
 _ATTRIBUTES_OFFSET = 21
 _MAX_TIMESTAMP_OFFSET = 35
 _PRODUCER_OFFSET = 43
-_MARKER_TYPE = HEADER_SIZE + 8  # last byte of the key of the only record in a marker
+_MARKER_TYPE = HEADER_SIZE + 8  # position of the last byte of the key of a marker's record
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
@@ -52,7 +52,7 @@ class BatchRefusedError(RefusedError):
     ) -> None:
         super().__init__(errno, message)
         self.in_log = in_log
-        """Whether the log rejected the batch. Then the response has the log start offset."""
+        """Whether the log rejected the batch: the response then has the log start offset."""
         self.blamed = dict(blamed or {})
         """The reason for each rejected record, by its index in the batch (KIP-467)."""
 

@@ -31,7 +31,7 @@ from aiokafka.testing.actions import (
 )
 from aiokafka.testing.connection import (
     Connection,
-    Later,
+    DeferredReply,
     Reply,
     close_server,
     encode,
@@ -41,7 +41,7 @@ from aiokafka.testing.connection import (
     stop_accepting,
 )
 from aiokafka.testing.replication import Seconds, drawn
-from aiokafka.testing.script import Pending, RequestContext, Script
+from aiokafka.testing.script import AsyncHandlerCall, RequestContext, Script
 
 if TYPE_CHECKING:
     import ssl
@@ -86,7 +86,7 @@ class FakeBroker:
         self.changing = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        self._largest = ("", 0)  # text and value of the setting, cached for speed
+        self._largest = ("", 0)  # text and value of socket.request.max.bytes: a cache
 
     @property
     def state(self) -> ClusterState:
@@ -143,11 +143,11 @@ class FakeBroker:
     # -- for connections -----------------------------------------------------------------------
 
     def add_connection(self, connection: Connection) -> None:
-        """Add a new client connection."""
+        """Add an accepted client connection."""
         self._connections[connection] = None
 
     def remove_connection(self, connection: Connection) -> None:
-        """Remove a closed connection, when no request of it is in progress."""
+        """Remove a closed connection after its last request has been handled."""
         self._connections.pop(connection, None)
 
     def report_failure(self, exc: Exception) -> None:
@@ -157,8 +157,8 @@ class FakeBroker:
         self.failures.append(exc)
         log.error("fake broker %d failed on a request", self.node_id, exc_info=exc)
 
-    def answer(self, frame: bytes, connection: Connection) -> Reply | Later:
-        """Return the reply to a request, or the work that produces the reply.
+    def answer(self, frame: bytes, connection: Connection) -> Reply | DeferredReply:
+        """Return the reply to a request; a DeferredReply if handling the request must await.
 
         Raises:
             CloseConnectionError: the connection must be closed without a reply.
@@ -186,15 +186,15 @@ class FakeBroker:
             len(frame),
         )
         if self.faults.is_active:
-            return Later(self._answer_later(request, context))
+            return DeferredReply(self._answer_after_faults(request, context))
         self._script.saw(request, context)
         answer = None if self._script.idle else self._script.ask(request, context)
         if answer is not None:
-            drop = answer.close if isinstance(answer, Pending) else None
-            return Later(self._act(answer, request, context), drop=drop)
+            drop = answer.close if isinstance(answer, AsyncHandlerCall) else None
+            return DeferredReply(self._act(answer, request, context), drop=drop)
         response = self._begin(request, context)
         if inspect.iscoroutine(response):
-            return Later(response, partial(self._end, context))
+            return DeferredReply(response, partial(self._end, context))
         return self._end(context, response)
 
     def _end(self, context: RequestContext, response: Response | None) -> Reply:
@@ -215,14 +215,16 @@ class FakeBroker:
 
     # -- one request ---------------------------------------------------------------------------
 
-    async def _answer_later(self, request: Any, context: RequestContext) -> Reply:
+    async def _answer_after_faults(self, request: Any, context: RequestContext) -> Reply:
         await self.faults.wait(context.api_key)
         self._script.saw(request, context)
         return await self._act(self._script.ask(request, context), request, context)
 
-    async def _act(self, answer: Answer | Pending, request: Any, context: RequestContext) -> Reply:
-        """Carry out the action of an interception; if `answer` is None, handle the request."""
-        if isinstance(answer, Pending):
+    async def _act(
+        self, answer: Answer | AsyncHandlerCall, request: Any, context: RequestContext
+    ) -> Reply:
+        """Carry out the action of an interception; without an action, handle the request."""
+        if isinstance(answer, AsyncHandlerCall):
             answer = await answer.answer()
         reply = await self._carry_out(answer, request, context)
         self._script.wake()
@@ -250,7 +252,7 @@ class FakeBroker:
             return self._reply(api.refuse(context, request, answer.errno), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
-            # The request of a producer with acks=0 has no response to change.
+            # A Produce request with acks=0 has no response, so there is nothing to change.
             changed = None if response is None else answer.change(response)
             answer = response if changed is None else changed
             check_answer("what the function of an Edit returns", answer)
@@ -290,7 +292,7 @@ class FakeBroker:
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
-            # A quota mutes the connection even if the request gets no response (KIP-219).
+            # A broker mutes the connection of a throttled client even without a response (KIP-219).
             quotas = self.services.quotas
             waits = 0 if quotas.is_idle else quotas.charge_for(context, None)
             return Reply([], mute=waits / 1000)
@@ -311,8 +313,8 @@ def _check_context(context: ssl.SSLContext | None) -> None:
 
 
 def _reply_to_token(frame: bytes, session: Session) -> Reply:
-    """Return the reply to a SASL token that has no request header, as before Kafka 1.0. Raise
-    CloseConnectionError if the login fails.
+    """Return the reply to a SASL token without a request header (SaslHandshake v0, before Kafka
+    1.0). Raise CloseConnectionError if the login fails.
     """
     verdict = session.authenticate(frame)
     if verdict.errno:
@@ -320,7 +322,7 @@ def _reply_to_token(frame: bytes, session: Session) -> Reply:
     return Reply([struct.pack(">i", len(verdict.challenge)), verdict.challenge])
 
 
-# -- Faults of a broker: it delays requests, or does not respond
+# -- Faults of a broker: delayed requests, missing responses
 
 
 class BrokerFaults:

@@ -1,4 +1,4 @@
-"""A consumer group of the classic protocol: join, sync, heartbeat, leave."""
+"""The coordinator's state of a classic group, and its handling of join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Protocols = list[tuple[str, bytes]]
 
 
 class GroupState(Enum):
-    """The states of a classic group; the values are Kafka's names for them."""
+    """The states of a classic group, with Kafka's names as values."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -37,7 +37,7 @@ class GroupRefusedError(RefusedError):
     def __init__(self, errno: int, member_id: str = "") -> None:
         super().__init__(errno)
         self.member_id = member_id
-        """With MEMBER_ID_REQUIRED: the member id with which the client must join again."""
+        """The new member id, if the error is MEMBER_ID_REQUIRED: the client joins again with it."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Joined:
     leader: str
     member_id: str
     members: list[Member]
-    """All members in the response to the leader; empty for other members."""
+    """All members if the response is for the group leader, else empty."""
     skip_assignment: bool = False
 
 
@@ -76,7 +76,7 @@ class Member:
         return dict(self.protocols).get(protocol, b"")
 
     def stored(self) -> Member:
-        """Return a copy without waiting requests and timers."""
+        """Return a copy to store, without the futures and the timer."""
         return replace(self, joining=None, syncing=None, expiry=None)
 
 
@@ -93,7 +93,7 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     needs_member_id: bool
-    """Whether a new member must join again, with the id from the first response (KIP-394)."""
+    """Whether a new member must join twice: it gets its member id first (KIP-394)."""
     knows_skip: bool
     """Whether the response has the field SkipAssignment (KIP-814)."""
 
@@ -139,7 +139,7 @@ class ClassicGroup:
     """Seconds that the first rebalance waits for members (group.initial.rebalance.delay.ms)."""
     max_size: int
     script: Script
-    """Woken after every change of state."""
+    """Its `wake` is called after every change, so that tests check their conditions."""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
@@ -225,8 +225,8 @@ class ClassicGroup:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
-            # The new leader must keep the assignment. With KIP-814 the response has SkipAssignment.
-            # In older versions it names the previous member as the leader.
+            # The new leader must not compute an assignment. With KIP-814 the response says so by
+            # SkipAssignment. An older response names the previous member id as the leader.
             answer.skip_assignment = request.knows_skip
             answer.members = list(self.members.values()) if request.knows_skip else []
             if not request.knows_skip:
@@ -247,8 +247,8 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING and not changed:
             self._restart_session(member)
             return _done(self._answer(member))
-        # A follower has missed the response, and gets the response again. A leader that rejoins
-        # requests another rebalance.
+        # A follower that rejoins unchanged has missed the response: send the response again. A
+        # leader that rejoins requests a rebalance.
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
             self._restart_session(member)
             return _done(self._answer(member))
@@ -257,9 +257,9 @@ class ClassicGroup:
     def _wait_for_join(self, member: Member) -> asyncio.Future[Joined]:
         if member.joining is not None and not member.joining.done():
             member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError.errno))
-            member.joining.exception()  # no warning if nobody awaits the future
+            member.joining.exception()  # retrieved: no warning if it is never awaited
         member.joining = asyncio.get_running_loop().create_future()
-        # The member sends no heartbeat while it waits for the response: stop its session timer.
+        # A member that waits for a JoinGroup response sends no heartbeats: stop its session timer.
         self._stop_expiry(member)
         waiting = member.joining
         self.rebalance()
@@ -272,7 +272,8 @@ class ClassicGroup:
         """Make all members rejoin, unless a rebalance is in progress."""
         if self.state is GroupState.PREPARING or not self.members:
             return
-        # The assignment that the leader may be computing is for the members before this change.
+        # The leader may be computing an assignment for the former members. Its SyncGroup request,
+        # and those that wait for it, must fail.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
                 _fail(member.syncing, errors.RebalanceInProgressError.errno)
@@ -322,7 +323,7 @@ class ClassicGroup:
         self.script.wake()
 
     def _choose_protocol(self) -> str:
-        """Return the protocol that most members prefer, among the protocols of all members."""
+        """Return the protocol that most members prefer, among those that all members support."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
             next(name for name, _ in member.protocols if name in common)
@@ -461,14 +462,15 @@ class ClassicGroup:
     # -- stored state --------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Store the state that a new coordinator loads."""
+        """Store the state for a new coordinator, which `load` restores."""
         members = tuple(member.stored() for member in self.members.values())
         self._stored = StoredGroup(
             self.generation, self.protocol_type, self.protocol, self.leader, members
         )
 
     def load(self, seconds: float) -> None:
-        """Restore the stored state. Member sessions restart after `seconds` of loading."""
+        """Restore the stored state, as a new coordinator does. Member sessions restart after the
+        loading time, `seconds`."""
         self.close()
         for member in list(self.members.values()):
             self._drop(member, errors.NotCoordinatorForGroupError.errno)
@@ -486,7 +488,7 @@ class ClassicGroup:
     # -- change of the protocol (KIP-848) ------------------------------------------------------
 
     def take_over(self, generation: int, protocol_type: str, members: Iterable[Member]) -> None:
-        """Add the members of a group of the consumer protocol, with their assignments."""
+        """Continue a group of the consumer protocol: take its members and their assignments."""
         self.generation, self.protocol_type = generation, protocol_type
         self.members = {member.member_id: member for member in members}
         self.leader = next(iter(self.members))
@@ -544,4 +546,4 @@ def _done(value: _T) -> asyncio.Future[_T]:
 def _fail(waiting: asyncio.Future[_T] | None, errno: int) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_exception(GroupRefusedError(errno))
-        waiting.exception()  # no warning if nobody awaits the future
+        waiting.exception()  # retrieved: no warning if it is never awaited

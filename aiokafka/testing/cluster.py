@@ -339,7 +339,7 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # The broker may run already, if an earlier call failed after this step.
+            # An earlier call may have started the broker and have failed afterwards.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)

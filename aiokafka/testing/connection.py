@@ -1,4 +1,4 @@
-"""Client connections to a fake broker, the framing of requests and responses, and servers."""
+"""Client connections to a fake broker, the framing of requests and responses, closing servers."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Later:
-    """Work that produces a reply, to be run in a task."""
+class DeferredReply:
+    """A coroutine whose result is or becomes the reply; the connection runs it in a task."""
 
     work: Coroutine[Any, Any, Any]
     finish: Callable[[Any], Reply] | None = None
-    """Makes the reply from the result of `work`; None if the result is the reply."""
+    """Converts the result of `work` to the reply; None if the result is the reply."""
     drop: Callable[[], None] | None = None
-    """Called if `work` is cancelled before its first step."""
+    """Frees what `work` refers to; called if `work` is cancelled before its first step."""
 
 
 class Connection(asyncio.Protocol):
-    """Handles the requests of a client in order, most of them synchronously in `data_received`. A
-    request that must wait is handled in a task, and blocks the requests after it.
+    """A client connection, whose requests are handled in order.
 
-    Owns: the bytes of an incomplete request, and the task of the waiting request.
+    Most requests are handled synchronously in `data_received`. A request whose handling must await
+    (a DeferredReply) is handled in a task, and blocks the later requests of the connection.
+
+    Owns: the received bytes that are not handled yet, and the task of the blocking request.
     """
 
     def __init__(self, broker: FakeBroker) -> None:
@@ -66,9 +68,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._task: asyncio.Task[None] | None = None
-        self._later: Later | None = None  # the work of the task
+        self._deferred: DeferredReply | None = None  # the reply that `_task` computes
         self._timer: asyncio.TimerHandle | None = None
-        self._is_full = False  # the write buffer is full: the client does not read
+        self._is_full = False  # the write buffer is full, because the client does not read
         self._is_ended = False  # the client has sent EOF
         self._closed: asyncio.Future[None] = self.loop.create_future()
 
@@ -86,14 +88,14 @@ class Connection(asyncio.Protocol):
         self._broker.add_connection(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handle the complete requests, unless an earlier request is waiting."""
+        """Handle the complete requests, unless an earlier request blocks them."""
         self._received += data
         if not self._waits:
             self._advance()
 
     def eof_received(self) -> bool:
-        """Close the connection after the responses to all received requests. Return whether the
-        transport stays open for the responses, which TLS does not allow.
+        """Close the connection once all received requests have their responses. Return whether the
+        transport stays open until then: a TLS transport cannot.
         """
         self._is_ended = True
         if not self._waits:
@@ -112,10 +114,10 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the timer. After an error, discard the requests that are not handled yet."""
+        """End the connection; after an error, discard the received requests."""
         self._is_ended = True
         if self._transport is not None:
-            # Python 3.10 warns about TLS transports that ended without close().
+            # Without close(), Python 3.10 warns about an unclosed TLS transport.
             self._transport.close()
         if exc is not None:
             self._received.clear()
@@ -137,12 +139,12 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Break the connection and cancel a request in progress."""
         self._received.clear()
-        if self._task is not None and self._later is not None:
+        if self._task is not None and self._deferred is not None:
             self._task.cancel()
-            if inspect.getcoroutinestate(self._later.work) == inspect.CORO_CREATED:
-                self._later.work.close()  # the cancelled task never starts this coroutine
-                if self._later.drop is not None:
-                    self._later.drop()
+            if inspect.getcoroutinestate(self._deferred.work) == inspect.CORO_CREATED:
+                self._deferred.work.close()  # close it, because the cancelled task never starts it
+                if self._deferred.drop is not None:
+                    self._deferred.drop()
         if self._transport is not None:
             self._transport.abort()
 
@@ -159,7 +161,7 @@ class Connection(asyncio.Protocol):
         return self._task is not None or self._timer is not None or self._is_full
 
     def _advance(self) -> None:
-        """Handle the complete requests, until a request must wait."""
+        """Handle complete requests until one blocks, or the received bytes end."""
         try:
             while not self._waits:
                 frame = self._next_frame()
@@ -172,21 +174,21 @@ class Connection(asyncio.Protocol):
                     self._send(answer)
                 else:
                     name = f"fake-broker-{self._broker.node_id}"
-                    self._later = answer
-                    task = self.loop.create_task(self._answer_later(answer), name=name)
-                    # An eager task may be finished already, and may have started the next request.
+                    self._deferred = answer
+                    task = self.loop.create_task(self._run_deferred(answer), name=name)
+                    # An eager task (Python 3.12) may have ended here, and have started the next.
                     if not task.done():
                         self._task = task
         except CloseConnectionError:
-            self._close()  # for a `Cut`, or where Kafka closes the connection
+            self._close()  # by the action `Cut`, or as Kafka does after an error
         except Exception as exc:
             self._broker.report_failure(exc)
             self._close()
 
-    async def _answer_later(self, later: Later) -> None:
+    async def _run_deferred(self, deferred: DeferredReply) -> None:
         try:
-            result = await later.work
-            reply = result if later.finish is None else later.finish(result)
+            result = await deferred.work
+            reply = result if deferred.finish is None else deferred.finish(result)
         except CloseConnectionError:
             self._close()
         except Exception as exc:
@@ -195,7 +197,7 @@ class Connection(asyncio.Protocol):
         else:
             self._send(reply)
         finally:
-            self._task = self._later = None
+            self._task = self._deferred = None
             if self._closed.done():
                 self._broker.remove_connection(self)
         self._advance()
@@ -306,7 +308,7 @@ def _read_client_id(frame: bytes) -> tuple[str | None, int]:
 
 
 def skip_tags(frame: bytes, position: int) -> int:
-    """Return the position after the tagged fields of a request header, which are ignored."""
+    """Return the position after the tagged fields of a request header, whose values are ignored."""
     if frame[position : position + 1] == b"\0":
         return position + 1
     count, position = _uvarint(frame, position)
@@ -333,11 +335,11 @@ def _uvarint(frame: bytes, position: int) -> tuple[int, int]:
 # -- Servers: addresses, and closing without leaking a socket
 
 
-_TURNS = 10
+_SETTLING_ITERATIONS = 10
 
 
 class Closing(Protocol):
-    """A connection that is being closed."""
+    """A connection, as `close_server` needs it."""
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed."""
@@ -358,8 +360,8 @@ def stop_accepting(server: asyncio.Server) -> None:
     3. The task creates the transport, which fails because its server is closed. Nothing closes the
        socket: the client stays connected until the socket is garbage-collected.
 
-    So this function only removes the readers of the listening sockets. Loops without readers
-    get `Server.close()`.
+    So this function only removes the readers of the listening sockets. In a loop without readers
+    (Windows), it calls `Server.close()`.
     """
     loop = server.get_loop()
     try:
@@ -374,9 +376,9 @@ async def close_server(server: asyncio.Server | None, connections: Iterable[Clos
     """Wait until `connections` are closed, then close the server. Cancelling the call closes the
     server, too.
 
-    A connection accepted in the current turn of the loop gets its transport in the next turn,
-    reaches its handler a few turns later, and its socket is closed a few turns after that. So
-    this function also waits for `_TURNS` turns.
+    A connection that was accepted just before is not in `connections` yet: it takes several
+    iterations of the loop until its handler runs and has closed the socket. So this function also
+    waits for `_SETTLING_ITERATIONS` iterations.
     """
     try:
         for connection in connections:
@@ -387,6 +389,6 @@ async def close_server(server: asyncio.Server | None, connections: Iterable[Clos
         if server is not None:
             server.close()
     if server is not None:
-        for _ in range(_TURNS - 1):
+        for _ in range(_SETTLING_ITERATIONS - 1):
             await asyncio.sleep(0)
         await server.wait_closed()

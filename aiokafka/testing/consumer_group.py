@@ -1,5 +1,6 @@
-"""A consumer group of the consumer protocol, whose assignment the broker computes (KIP-848).
-Members of the classic protocol can join too, and do not wait for a rebalance.
+"""The coordinator's state of a group of the consumer protocol (KIP-848).
+
+The broker computes the assignment. Members of the classic protocol can join the group, too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NOTHING: TopicIdPartitions = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The fields of a ConsumerGroupHeartbeat request; None for unchanged fields."""
+    """The fields of a ConsumerGroupHeartbeat request. None means that a field is unchanged."""
 
     member_id: str
     epoch: int
@@ -47,14 +48,15 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether timeout, subscription and owned partitions are set, as after an error."""
+        """Whether the request has all fields, as a joining member sends them, or a member after
+        an error."""
         subscribed = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribed and self.owned is not None
 
 
 @dataclass(slots=True, eq=False)
 class ClassicState:
-    """State that only members of the classic protocol have."""
+    """The additional state of a member of the classic protocol."""
 
     session_timeout: float
     protocols: Protocols
@@ -91,7 +93,7 @@ class ConsumerMember:
     away: bool = False
     """Whether this is a static member that left temporarily, and keeps its partitions."""
     classic: ClassicState | None = None
-    """None for a member of the consumer protocol."""
+    """The state of a member of the classic protocol; None for the consumer protocol."""
     expiry: asyncio.TimerHandle | None = None
     revocation: asyncio.TimerHandle | None = None
 
@@ -103,7 +105,7 @@ class Reply:
     member_id: str
     epoch: int
     assignment: TopicIdPartitions | None
-    """None if the member has this assignment already."""
+    """None if the member knows its assignment already."""
 
 
 @dataclass
@@ -120,7 +122,7 @@ class ConsumerGroup:
     groups: Groups
     """All groups of the cluster, to look up topics and to downgrade to a classic group."""
     script: Script
-    """Woken after every change of state."""
+    """Its `wake` is called after every change, so that tests check their conditions."""
     epoch: int = 1
     """Group epoch, which a change of members, subscriptions or topics increases."""
     assignment_epoch: int = 0
@@ -141,7 +143,7 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members name; ``uniform`` if no member names an assignor."""
+        """The assignor that most members request; ``uniform`` if no member requests an assignor."""
         asked = [m.assignor for m in self.members.values() if m.assignor]
         return max(asked, key=asked.count) if asked else ASSIGNORS[0]
 
@@ -166,7 +168,7 @@ class ConsumerGroup:
         self._reconcile(member, beat.owned)
         self._restart_session(member)
         self.script.wake()
-        # A full heartbeat may follow a lost response: respond with the assignment again.
+        # A member sends all fields after a lost response: send the assignment again.
         has_assignment = beat.epoch == JOINING or beat.is_full or before != member.assigned
         return Reply(member.member_id, member.epoch, member.assigned if has_assignment else None)
 
@@ -175,7 +177,7 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.InvalidRequestError.errno)
         former = self._static(beat.instance_id)
         if former is not None and not former.away and former.classic is None:
-            # Kafka rejects even a retry of the same member after a lost response.
+            # Kafka rejects even the same member, if it retries after a lost response.
             raise GroupRefusedError(errors.UnreleasedInstanceId.errno)
         known = self.members.get(beat.member_id)
         if known is not None and former is None:
@@ -200,8 +202,8 @@ class ConsumerGroup:
         member = self._named(beat)
         if beat.epoch == member.epoch:
             return member
-        # A member that sends its previous epoch, and owns only partitions that are assigned to the
-        # member, has missed the response with the new epoch.
+        # A member that sends its previous epoch has missed the response with the new epoch, unless
+        # it owns partitions outside its assignment.
         answer_was_lost = (
             beat.epoch == member.previous_epoch
             and beat.owned is not None
@@ -247,7 +249,7 @@ class ConsumerGroup:
         if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
             member.away = True
             member.epoch = LEAVING_FOR_A_WHILE
-            # The member consumes nothing any more, so other members may get its revoked partitions.
+            # The member has stopped consuming, so its revoked partitions are free at once.
             member.revoking = _NOTHING
             _cancel(member.revocation)
             member.revocation = None
@@ -260,7 +262,7 @@ class ConsumerGroup:
     # -- classic members -----------------------------------------------------------------------
 
     def take_over(self, generation: int, members: Iterable[ConsumerMember]) -> None:
-        """Add the members of a classic group, with their assignments."""
+        """Continue a classic group: take its members and their assignments."""
         self.epoch = self.assignment_epoch = generation
         for member in members:
             self.members[member.member_id] = member
@@ -380,7 +382,7 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.FencedInstanceId.errno)
 
     def _expect_rejoin(self, member: ConsumerMember, classic: ClassicState) -> None:
-        """Start the timer within which a member must rejoin."""
+        """Start the timer that removes a member if it does not rejoin in time."""
         if classic.joining is None:
             classic.joining = self._remove_later(member)
 
@@ -412,7 +414,9 @@ class ConsumerGroup:
         self.epoch += 1
         topics = self.groups.topics()
         is_range = self.assignor == "range"
-        members = sorted(self.members.values(), key=_place) if is_range else self.members.values()
+        members = (
+            sorted(self.members.values(), key=_range_order) if is_range else self.members.values()
+        )
         wanted = {m.member_id: self._subscription(m, topics) for m in members}
         self.target = (_range if is_range else _uniform)(wanted, topics, self.target)
         self.assignment_epoch = self.epoch
@@ -445,7 +449,7 @@ class ConsumerGroup:
             member.assigned &= target
             member.revoking |= surplus if owned is None or owned & surplus else _NOTHING
         if member.revoking:
-            # A classic member has another timer: it must rejoin in time.
+            # For a classic member, `_expect_rejoin` starts the timer.
             if member.classic is None:
                 self._expect_revocation(member)
             return
@@ -559,7 +563,7 @@ def _check_regex(regex: str) -> None:
 
 
 def _end_classic(member: ConsumerMember) -> None:
-    """Convert a classic member to the consumer protocol, and stop its classic timers."""
+    """Make a member use the consumer protocol from now on; stop its classic timers."""
     _stop_classic(member)
     member.classic = None
 
@@ -575,8 +579,9 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
-def _place(member: ConsumerMember) -> tuple[bool, str]:
-    """Return the sort key of a member: static members come first, by instance id."""
+def _range_order(member: ConsumerMember) -> tuple[bool, str]:
+    """Return the sort key of a member for the range assignor: static members first, by instance
+    id."""
     return member.instance_id is None, member.instance_id or member.member_id
 
 
@@ -619,12 +624,15 @@ def _uniform(
     for slot in (slot for slot in slots if slot in free):
         takers = [member for member in wanted if slot[0] in allowed[member]]
         found[min(takers, key=lambda member: len(found[member]))].add(slot)
-    _level(found, allowed)
+    _balance(found, allowed)
     return {member: frozenset(assigned) for member, assigned in found.items()}
 
 
-def _level(found: dict[str, set[TopicIdPartition]], allowed: Mapping[str, Iterable[bytes]]) -> None:
-    """Move partitions between subscribed members until their counts differ by at most one."""
+def _balance(
+    found: dict[str, set[TopicIdPartition]], allowed: Mapping[str, Iterable[bytes]]
+) -> None:
+    """Move partitions until the members' numbers of partitions differ by at most one, as far as
+    subscriptions allow."""
     moved = True
     while moved:
         moved = False
@@ -657,7 +665,7 @@ _VERSION_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The subscription of a classic member."""
+    """The decoded subscription of a classic member."""
 
     topics: tuple[str, ...]
     owned: TopicIdPartitions
@@ -716,7 +724,8 @@ def write_assignment(slots: TopicIdPartitions, topics: Topics, metadata: bytes) 
 
 
 def _version_of(data: bytes) -> int:
-    """Return the version of encoded data, at most the newest known; -1 if data has no version."""
+    """Return the version of an encoded subscription or assignment, limited to the newest known
+    version; -1 for bytes without a version."""
     if len(data) < _VERSION_BYTES:
         return -1
     return min(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), _NEWEST)

@@ -1,4 +1,4 @@
-"""The controller of a fake cluster: registered brokers, elections, and periods without it."""
+"""The controller of a fake cluster: it registers brokers and elects leaders, or is absent."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Controller:
         self.session_timeout = 0.0
         self._services = services
         self._state = services.state
-        self._timers: dict[int, asyncio.TimerHandle] = {}  # by broker id: end of the session
-        self._return: asyncio.TimerHandle | None = None  # for the end of `fail_over`
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # end of a broker's session, by broker id
+        self._return: asyncio.TimerHandle | None = None  # the start that ends `fail_over`
         self._successor: int | None = None
         self._waiting: list[asyncio.Event] = []
 
@@ -137,7 +137,7 @@ class Controller:
     def update_registration(self, node: Node) -> None:
         """Register the broker if it runs and is not isolated, else unregister it; elect leaders."""
         there = node.alive and not node.isolated
-        if node.restarted:  # within its session: the controller has not noticed the stop
+        if node.restarted:  # restarted within its session: elect other leaders first
             node.restarted = False
             self._state.node_down(node.node_id)
         if there and not node.registered:

@@ -1,4 +1,4 @@
-"""The brokers that coordinate groups and transactions, and their loading times."""
+"""Assigns groups and transactional ids to coordinators, which take time to load their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 KINDS = {"group": 0, "transaction": 1}
 
 Key = tuple[int, str]
-"""Kind, and group id or transactional id."""
+"""(0, group id) or (1, transactional id)."""
 
 
 class Coordinators:
@@ -42,7 +42,7 @@ class Coordinators:
         self._state = state
         self._random = random
         self._groups: Groups | None = None
-        self._loaded_at: dict[Key, int] = {}  # the broker that has the key in memory
+        self._loaded_at: dict[Key, int] = {}  # the broker that has loaded the state; -1 for none
         self._busy_until: dict[Key, float] = {}
 
     # -- for tests -----------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Coordinators:
     # -- for the brokers -----------------------------------------------------------------------
 
     def attach(self, groups: Groups) -> None:
-        """Set the groups, whose stored state a new coordinator loads."""
+        """Set the groups, whose `load` a new coordinator calls."""
         self._groups = groups
 
     def check(self, kind: int, key: str, node_id: int) -> int:
@@ -95,7 +95,7 @@ class Coordinators:
         return 0
 
     def broker_stopped(self, node_id: int) -> None:
-        """Mark the keys of a stopped broker as not loaded."""
+        """Make a stopped broker load the states of its groups and transactional ids again."""
         for place, loaded_at in self._loaded_at.items():
             if loaded_at == node_id:
                 self._loaded_at[place] = -1

@@ -28,7 +28,7 @@ class Faults:
 
     Example::
 
-        cluster.faults.isolate(0)       # other brokers lead now, and broker 0 does not know it
+        cluster.faults.isolate(0)       # other brokers become leaders; broker 0 does not know
         ...
         cluster.faults.heal()           # all running brokers work again
     """
@@ -86,7 +86,7 @@ class Faults:
             return
         view, node.view = node.view, None
         for partition in (*view.partitions(), *self._state.partitions()):
-            partition.log_of(broker_id).wake()  # waiting requests check the leader again
+            partition.log_of(broker_id).wake()  # waiting requests then find the actual leader
             partition.log.wake()
         self._services.cluster_changed()
 

@@ -42,12 +42,13 @@ class FetchSession:
     )
 
     def served(self, position: FetchPosition) -> None:
-        """Move a partition to the end, after its records were sent, for a fair order."""
+        """Move a partition whose records were sent to the end of the order, so that the next
+        response begins with other partitions."""
         self.positions.move_to_end((position.topic, position.partition))
 
 
 class FetchSessionError(RefusedError):
-    """The broker does not have this session, or expects another epoch of it."""
+    """The broker does not know the session, or expects another epoch of the session."""
 
 
 class FetchSessions:

@@ -33,9 +33,11 @@ _POLICY = "group.consumer.migration.policy"
 
 
 class Groups:
-    """All groups of the cluster. A stopped broker loses no group state, as with Kafka's offsets
-    topic. Member sessions continue while a broker is down, unless coordinators take time to load
-    (:class:`Coordinators`). The methods raise KeyError for an unknown group or member.
+    """All groups of the cluster.
+
+    Groups and offsets survive a stop of their broker, as by Kafka's offsets topic. Member sessions
+    continue while a broker is down, unless coordinators take time to load (:class:`Coordinators`).
+    The methods raise KeyError for an unknown group or member.
     """
 
     def __init__(self, state: ClusterState, coordinators: Coordinators, script: Script) -> None:
@@ -117,7 +119,9 @@ class Groups:
             # The first generation is incomplete: Kafka (up to 4.3) returns UNKNOWN_SERVER_ERROR.
             raise GroupRefusedError(errors.UnknownError.errno)
         try:
-            members = [self._as_hosted(classic, member) for member in classic.members.values()]
+            members = [
+                self._as_consumer_member(classic, member) for member in classic.members.values()
+            ]
         except KafkaProtocolError:
             raise GroupRefusedError(errors.GroupIdNotFound.errno) from None
         self._forget_classic(classic.group_id)
@@ -125,7 +129,7 @@ class Groups:
         group.take_over(classic.generation, members)
         return group
 
-    def _as_hosted(self, group: ClassicGroup, member: Member) -> ConsumerMember:
+    def _as_consumer_member(self, group: ClassicGroup, member: Member) -> ConsumerMember:
         """Convert a classic member to a member of a group of the consumer protocol, with the same
         assignment.
 
@@ -148,9 +152,11 @@ class Groups:
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-        """Convert a group to the classic protocol, if ``group.consumer.migration.policy`` allows
-        it; return whether it does. All members except `leaving` must be classic. They rebalance,
-        unless `leaving` is empty: a static member was then replaced by a classic member.
+        """Convert a group to the classic protocol, without the members `leaving`; return False if
+        ``group.consumer.migration.policy`` forbids the conversion.
+
+        All other members must be classic. They rebalance, except if `leaving` is empty: then a
+        classic member has replaced a static member.
         """
         if not self._allows("downgrade"):
             return False
@@ -188,7 +194,7 @@ class Groups:
         return self._epochs.setdefault(group_id, ProducerEpochs())
 
     def end_transaction(self, group_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Commit or discard the offsets of a transaction; do not create an unknown group."""
+        """Commit or discard the offsets of a transaction; ignore an unknown group."""
         self.epochs_of(group_id).update(producer_id, epoch)
         if group_id in self.offsets:
             self.offsets[group_id].end_transaction(producer_id, commit=commit)
@@ -305,7 +311,7 @@ class ProducerEpochs:
         self._last: dict[int, int] = {}
 
     def update(self, producer_id: int, epoch: int) -> None:
-        """Store the epoch with which a producer has written offsets or a marker."""
+        """Store the epoch of a producer that writes offsets or a marker."""
         self._last[producer_id] = epoch
 
     def is_past(self, producer_id: int, epoch: int) -> bool:
@@ -316,8 +322,8 @@ class ProducerEpochs:
 class GroupOffsets:
     """Committed offsets of one group, written by the group's coordinator only.
 
-    Owns: the committed offsets, the pending offsets of open transactions, and the order in which
-    they were written. For each partition the offset that was written last counts, as in a log.
+    Owns: the committed offsets, the pending offsets of open transactions, and the order of all
+    writes. The offset of a partition that was written last is valid, as in a compacted log.
     """
 
     def __init__(self) -> None:
@@ -334,7 +340,8 @@ class GroupOffsets:
         self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Commit a transaction's pending offsets that no later offset replaces; or discard all."""
+        """Commit or discard the pending offsets of a transaction. If a partition has an offset that
+        was written later, keep the later offset."""
         pending = self._pending.pop(producer_id, {})
         if commit:
             for key, (number, offset) in pending.items():

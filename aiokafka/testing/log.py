@@ -51,10 +51,10 @@ class PartitionLog:
         self._start = 0
         self._end = 0
         self._held_high_watermark: int | None = None
-        self._replicated: int | None = None  # high watermark, if each replica has its own log
+        self._replicated: int | None = None  # the high watermark, if each replica has its own log
         self._newest_deleted: tuple[int, int, int] | None = None
         self._epochs: list[tuple[int, int]] = [(0, 0)]  # (leader epoch, its first offset)
-        self._wakers: dict[Callable[[], None], None] = {}  # a dict, for its order
+        self._wakers: dict[Callable[[], None], None] = {}  # a dict as an ordered set
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class PartitionLog:
 
     def pause_replication(self) -> None:
         """Stop advancing the high watermark, as if no follower fetched. Produce requests with
-        ``acks=all`` time out meanwhile, although their records are written.
+        ``acks=all`` then time out, although their records are written.
         """
         self._held_high_watermark = self.high_watermark
 
@@ -229,7 +229,9 @@ class PartitionLog:
         stable = self.last_stable_offset
         cleaned = [batch for batch in self._batches if batch.base_offset < stable]
         contents = [(batch, [] if batch.is_control else self._live(batch)) for batch in cleaned]
-        newest = {r.key: r.offset for _, live in contents for r in live}  # later records win
+        newest = {
+            r.key: r.offset for _, live in contents for r in live
+        }  # a later record replaces an earlier one
         kept: list[Batch] = []
         removed = 0
         for batch, live in contents:
@@ -272,7 +274,8 @@ class PartitionLog:
     # -- for replication -----------------------------------------------------------------------
 
     def share(self) -> None:
-        """From now on, derive the high watermark from `set_high_watermark()`, not from this log."""
+        """Make this log the log of one replica: from now on, `set_high_watermark()` sets the high
+        watermark, which was the end of the log before."""
         self._replicated = self.high_watermark
 
     def replica(self) -> PartitionLog:
@@ -348,7 +351,7 @@ class PartitionLog:
         return self.add(marker)
 
     def has(self, batch: Batch) -> bool:
-        """Return whether the log (still) has this stored batch."""
+        """Return whether the log contains this stored batch: a truncation may have removed it."""
         index = bisect_left(self._bases, batch.base_offset)
         return index < len(self._batches) and self._batches[index] is batch
 
@@ -528,7 +531,8 @@ class ProducerState:
         self._ends: deque[tuple[int, int]] = deque()
 
     def duplicate(self, batch: Batch) -> Batch | None:
-        """Return which of the producer's last five batches `batch` duplicates, or None."""
+        """Return the stored batch of which `batch` is a duplicate, among the producer's last five;
+        or None."""
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
@@ -539,7 +543,7 @@ class ProducerState:
         return None
 
     def check(self, batch: Batch, *, unknown_producer: int) -> None:
-        """Check that the producer epoch and the sequence number of a batch follow the last ones.
+        """Check that a batch continues the epoch and sequence numbers of its producer.
 
         Args:
             unknown_producer: The error code for a batch that does not begin at sequence 0, if the
@@ -604,7 +608,7 @@ class ProducerState:
         replicated; None without such a transaction.
         """
         if not self.open and not self._ends:
-            return None  # fast path: most logs have no transactions
+            return None  # fast path for logs without transactions
         while self._ends and self._ends[0][1] < high_watermark:
             self._ends.popleft()
         first = min(self.open.values(), default=None)

@@ -136,7 +136,7 @@ class FaultProxy:
         """
         check_seconds("seconds", seconds)
         for rules in self._selected(direction):
-            rules.hold_back(seconds)
+            rules.set_delay(seconds)
 
     def fragment(self, size: int = 1, direction: Direction | None = None) -> None:
         """Deliver at most `size` bytes with each write."""
@@ -154,7 +154,7 @@ class FaultProxy:
     def cut_after(
         self, n_bytes: int, direction: Direction = "responses", *, repeat: bool = False
     ) -> None:
-        """Deliver `n_bytes` more bytes in a direction, then break the connection of the last byte.
+        """Deliver `n_bytes` more bytes in a direction, then break the connection of the last one.
 
         Args:
             n_bytes: Number of bytes, over all connections; 0 breaks before the next byte.
@@ -167,7 +167,7 @@ class FaultProxy:
         rules.refill = n_bytes if repeat else None
 
     def restore(self) -> None:
-        """End all faults, and deliver the kept bytes on open connections."""
+        """End all faults, and deliver the delayed and stalled bytes of open connections."""
         self._refusing = False
         for rules in self._rules.values():
             rules.reset()
@@ -202,18 +202,18 @@ class _Rules:
 
     def __init__(self) -> None:
         self.flowing = asyncio.Event()
-        self.prompt = asyncio.Event()  # set while nothing is delayed
+        self.prompt = asyncio.Event()  # set if there is no delay
         self.reset()
 
     def reset(self) -> None:
-        self.hold_back(0.0)
+        self.set_delay(0.0)
         self.fragment: int | None = None
         self.budget: int | None = None
         self.refill: int | None = None
         self.flowing.set()
 
-    def hold_back(self, seconds: float) -> None:
-        """Set the delay; 0 also ends the wait of delayed bytes."""
+    def set_delay(self, seconds: float) -> None:
+        """Set the delay of later bytes; 0 also delivers the bytes that are delayed now."""
         self.delay = seconds
         if seconds:
             self.prompt.clear()
@@ -236,7 +236,7 @@ class _Rules:
 
 
 class _Link:
-    """One client connection and its connection to the server."""
+    """A client's connection to the proxy, and the proxy's connection to the server for it."""
 
     def __init__(
         self, proxy: FaultProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -274,7 +274,7 @@ class _Link:
                 tasks.append(
                     asyncio.create_task(pipe.write(), name=f"proxy-write-{pipe.direction}")
                 )
-            await self._until_over(tasks)
+            await self._until_ended(tasks)
         except OSError:
             pass  # the server is unavailable, so the client's connection breaks
         finally:
@@ -287,7 +287,7 @@ class _Link:
             self._closed.set()
 
     async def _connect(self, target: str) -> _Streams | None:
-        """Connect to the server; return None if :meth:`cut` was called before the end."""
+        """Connect to the server; return None if :meth:`cut` was called during the attempt."""
         host, _, port = target.rpartition(":")
         self._connecting = asyncio.create_task(
             asyncio.open_connection(host.strip("[]"), int(port)), name="proxy-connect"
@@ -299,7 +299,7 @@ class _Link:
         self._writers.append(server[1])
         return None if self._broken.is_set() else server
 
-    async def _until_over(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _until_ended(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait for a cut, a failure, or EOF in both directions."""
         broken = asyncio.create_task(self._broken.wait(), name="proxy-cut")
         pending: set[asyncio.Task[None] | asyncio.Task[Literal[True]]] = {*tasks, broken}
@@ -378,8 +378,8 @@ class _Pipe:
                 self._forwarded[self.direction] += size
                 start += size
             if rules.spend(size):
-                self._sink.close()  # unlike an abort, sends the written bytes
+                self._sink.close()  # sends the written bytes first; abort() would lose them
                 await self._sink.wait_closed()
                 raise ConnectionAbortedError("cut_after reached its count")
             if rules.fragment is not None:
-                await asyncio.sleep(0)  # so that the receiver gets this fragment alone
+                await asyncio.sleep(0)  # the receiver reads this fragment before the next one

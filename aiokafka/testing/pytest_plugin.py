@@ -1,4 +1,4 @@
-"""The pytest plugin, which pytest loads if aiokafka is installed.
+"""The pytest plugin, which pytest loads automatically if aiokafka is installed.
 
 It provides three fixtures. The first is ``kafka_cluster``: a started
 :class:`~aiokafka.testing.FakeCluster`, new for each test. A marker passes arguments to it::
@@ -85,7 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Replace a simulated test by a plain function, so that no other plugin runs the coroutine."""
+    """Replace the coroutine function of a simulated test by a plain function, which runs the
+    simulations: other plugins then do not run the coroutine."""
     marker = pyfuncitem.get_closest_marker("simulated")
     if marker is None:
         yield
@@ -146,7 +147,8 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> None:
-    """Reserve the argument, which the plugin sets to the `Simulation` of each seed."""
+    """Declare the argument `simulation`, for which the plugin passes the Simulation of each
+    seed."""
     if request.node.get_closest_marker("simulated") is None:
         raise pytest.UsageError(
             f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"
@@ -160,7 +162,7 @@ def _cluster_fixture() -> Any:
 
     async def kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
         """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
-        from aiokafka.testing.cluster import FakeCluster  # slow to import, and rarely needed
+        from aiokafka.testing.cluster import FakeCluster  # imported on demand: slow to import
 
         marker = request.node.get_closest_marker("kafka_cluster")
         options = marker.kwargs if marker is not None else {}
@@ -182,15 +184,15 @@ def _scope_of_loop(request: pytest.FixtureRequest) -> str:
 
 def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
     """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
-    # An async fixture has a fixed loop scope, so select the fixture with the test's scope: in
-    # another loop the brokers would not run during the test.
+    # The brokers must run in the loop of the test. An async fixture has a fixed loop scope, so
+    # there is a fixture for each scope.
     cluster: FakeCluster = request.getfixturevalue(f"_kafka_cluster_in_{_scope_of_loop(request)}")
     return cluster
 
 
 def _define() -> dict[str, Any]:
-    """Return the fixtures by name. pytest-asyncio needs its own fixture decorator, other plugins
-    need the decorator of pytest.
+    """Return the fixtures by name. Async fixtures need the decorator of pytest-asyncio if that is
+    installed, else the decorator of pytest.
     """
     try:
         fixture: Any = importlib.import_module("pytest_asyncio").fixture

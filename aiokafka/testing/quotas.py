@@ -22,9 +22,10 @@ else:
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 Entity = tuple[tuple[str, "str | None"], ...]
-"""(type, name) pairs, sorted by type; the name None is the default entity of the type."""
+"""A quota entity: (type, name) pairs, sorted by type. The name None stands for the default entity
+of the type."""
 
-# The keys of enforced quotas, by their kind in `Quotas`.
+# By the kind in `Quotas`: the name of the quota in AlterClientQuotas requests.
 _ENFORCED = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",
@@ -86,7 +87,8 @@ class QuotaEntries:
             del self._limits[entity]
 
     def rate(self, kind: str, client_id: str | None) -> float | None:
-        """Return the limit of a client id, else the default limit; None without a limit."""
+        """Return the limit of a client id, or else the default of all client ids; None without a
+        limit."""
         key = _ENFORCED.get(kind, "")
         for name in (client_id, None):
             limit = self._limits.get((("client-id", name),), {}).get(key)
@@ -113,12 +115,12 @@ def problem_of(entity: Entity, changes: Mapping[str, float | None]) -> str | Non
 
 _PRODUCE, _FETCH = 0, 1
 KINDS = ("produce", "fetch", "request", "mutation")
-_MOST = 30.0  # seconds, the longest throttle time
+_LONGEST_THROTTLE = 30.0  # seconds
 
 
 @dataclass
 class _Bucket:
-    """Token bucket of a quota; its capacity is the quota of one second."""
+    """The token bucket of one client's quota, which holds at most the quota of one second."""
 
     rate: float
     left: float
@@ -220,7 +222,7 @@ class Quotas:
         bucket.left -= amount
         if bucket.left >= 0:
             return 0
-        return math.ceil(min(-bucket.left / bucket.rate, _MOST) * 1000)
+        return math.ceil(min(-bucket.left / bucket.rate, _LONGEST_THROTTLE) * 1000)
 
     def is_over(self, kind: str, client_id: str | None) -> bool:
         """Return whether a client is above a quota."""

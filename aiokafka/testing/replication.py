@@ -1,4 +1,4 @@
-"""Replicas with their own logs: lagging and stalled followers, the ISR, reassignments."""
+"""Replication between brokers: lagging and stalled followers, the ISR, reassignments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 Seconds = float | tuple[float, float]
 """A duration, or (least, most) bounds of random durations."""
 
-_FIRST_WAITING_FOR_MIN = (3, 7)  # since then the high watermark waits for min.insync.replicas
+_FIRST_WAITING_FOR_MIN = (3, 7)  # from here, the high watermark needs min.insync.replicas
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
@@ -154,7 +154,7 @@ class Replication:
     # -- for the cluster -----------------------------------------------------------------------
 
     def replicate(self) -> None:
-        """Resume the copying of followers, after a change in the cluster."""
+        """Let followers copy again, after a change in the cluster that may have blocked them."""
         for partition in self._state.partitions():
             if partition.replica_logs is not None:
                 partition.replica_logs.replicate()
@@ -213,9 +213,13 @@ class ReplicaLogs:
         self._model = model
         self._state = state
         self._partition = partition
-        self._timers: dict[int, asyncio.TimerHandle] = {}  # the next round of a follower
+        self._timers: dict[
+            int, asyncio.TimerHandle
+        ] = {}  # the next round of a follower, by broker id
         self._lag_timers: dict[int, asyncio.TimerHandle] = {}  # until the follower leaves the ISR
-        self._lagging: dict[int, None] = {}  # to remove from the ISR, once a controller is there
+        self._lagging: dict[
+            int, None
+        ] = {}  # to be removed from the ISR, once there is a controller
         self._untruncated: dict[int, None] = {}  # followers not yet truncated to the leader's log
         self._replicating = False
         self._closed = False
@@ -267,7 +271,7 @@ class ReplicaLogs:
         self._replicating = True
         try:
             moved = True
-            while moved:  # a round may advance the high watermark, which other followers copy
+            while moved:  # if a round advances the high watermark, the other followers must copy it
                 rounds = [self._next_round(node_id) for node_id in self.logs]
                 moved = True in rounds
             self._update_isr()
@@ -367,7 +371,8 @@ class ReplicaLogs:
         return (
             self._misses_records(node_id)
             or log.high_watermark != leader.high_watermark
-            or log.start_offset < leader.start_offset  # followers keep a higher log start
+            or log.start_offset
+            < leader.start_offset  # a follower may have a higher log start than the leader
         )
 
     def _can_fetch(self, node_id: int) -> bool:
@@ -401,7 +406,7 @@ class ReplicaLogs:
         self._lag_timers.clear()
 
     def close(self) -> None:
-        """Stop copying for good, because the topic is deleted."""
+        """Stop copying: the topic is deleted."""
         self._closed = True
         self.stop()
 

@@ -1,4 +1,4 @@
-"""The broker's side of the SASL mechanisms, and the credentials that they check."""
+"""The broker's side of the SASL mechanisms, SCRAM credentials, and delegation tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The SCRAM mechanisms, and the hash function of each mechanism."""
+"""The hash function of each SCRAM mechanism."""
 
 
 class Credential(NamedTuple):
@@ -51,7 +51,8 @@ class ScramCredentials:
         self._passwords = {} if passwords is None else passwords
         self._mechanisms = [name for name in SCRAM if name in mechanisms]
         self._iterations = iterations
-        # By user and mechanism; None for a deleted credential, which disables the password.
+        # Credentials set by clients, by user and mechanism. None means deleted: the user's
+        # password is then not valid either.
         self._set: dict[tuple[str, str], Credential | None] = {}
 
     def users(self) -> list[str]:
@@ -222,7 +223,7 @@ class LoginRefusedError(Exception):
 
 
 class Conversation(Protocol):
-    """One login with one mechanism."""
+    """The broker's side of one login."""
 
     user: str
     """The user; "" until the login has succeeded."""

@@ -1,4 +1,4 @@
-"""Interceptions of requests to a fake cluster, received requests, and waiting for conditions."""
+"""The interceptions of a fake cluster, its received requests, and `wait_for`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ else:
     BrokerProfile = later("aiokafka.testing.versions.BrokerProfile")
 
 _KEPT_REQUESTS = 10_000
-_LOOK_AGAIN = 0.05  # seconds
+_CHECK_INTERVAL = 0.05  # seconds
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
@@ -48,13 +48,13 @@ class RequestContext:
     received_at: float
     """``loop.time()`` when the request was complete."""
     session: Session | None = None
-    """SASL login of the connection; None without SASL."""
+    """State of the connection's SASL login; None without SASL."""
     size: int = 0
     """Size of the request in bytes."""
 
     @property
     def state(self) -> ClusterState:
-        """The cluster state that the broker knows, maybe stale (:meth:`Faults.mislead`)."""
+        """The cluster state as the broker knows it; stale after :meth:`Faults.mislead`."""
         return self.broker.state
 
     @property
@@ -154,7 +154,7 @@ class Interception:
         return self._api_key is None or self._api_key == context.api_key
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
-        """Count a request, and return the handler's result, or an awaitable of the result."""
+        """Count a request and call the handler; return its result or an awaitable of the result."""
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()
@@ -163,8 +163,9 @@ class Interception:
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
-    """A call of an ``async`` handler, and the interceptions to try if it returns None."""
+class AsyncHandlerCall:
+    """A call of an ``async`` handler that was not awaited yet. If the handler returns None, the
+    next matching interceptions are called."""
 
     asked: Awaitable[Answer]
     others: Iterator[Interception]
@@ -172,7 +173,8 @@ class Pending:
     context: RequestContext
 
     async def answer(self) -> Answer:
-        """Await the handler; return its result, or the first other result that is not None."""
+        """Await the handler; return the first result that is not None, of this handler or of the
+        next interceptions."""
         answer = await self.asked
         for interception in self.others:
             if answer is not None:
@@ -183,7 +185,7 @@ class Pending:
         return answer
 
     def close(self) -> None:
-        """Close the handler's coroutine, which will not be awaited."""
+        """Close the handler's coroutine instead of awaiting it."""
         if inspect.iscoroutine(self.asked):
             self.asked.close()
 
@@ -197,7 +199,7 @@ class Script:
         self._seen_bytes = 0
         #: Number of requests by API key, since `forget`.
         self.counts: dict[int, int] = {}
-        self._waiters: dict[asyncio.Event, None] = {}  # a dict, for its order
+        self._waiters: dict[asyncio.Event, None] = {}  # a dict as an ordered set
 
     def add(
         self,
@@ -206,7 +208,7 @@ class Script:
         times: int | None,
         broker: int | None,
     ) -> Interception:
-        """See :meth:`FakeCluster.intercept`."""
+        """Add an interception; the arguments are those of :meth:`FakeCluster.intercept`."""
         _check_handler(handler)
         if times is not None:
             check_whole("times", times, 0)
@@ -219,16 +221,17 @@ class Script:
         if interception in self._interceptions:
             self._interceptions.remove(interception)
 
-    def ask(self, request: Any, context: RequestContext) -> Answer | Pending:
-        """Return the first result of the matching interceptions, oldest first, that is not None;
-        or a Pending if an ``async`` handler must be awaited first.
+    def ask(self, request: Any, context: RequestContext) -> Answer | AsyncHandlerCall:
+        """Call the matching interceptions, oldest first, until one returns something other than
+        None; return this result. If an ``async`` handler must be awaited, return an
+        AsyncHandlerCall.
         """
         interceptions = iter(tuple(self._interceptions))
         for interception in interceptions:
             if interception.matches(context):
                 answer = interception.ask(request, context)
                 if inspect.isawaitable(answer):
-                    return Pending(answer, interceptions, request, context)
+                    return AsyncHandlerCall(answer, interceptions, request, context)
                 if answer is not None:
                     return answer
         return None
@@ -259,7 +262,7 @@ class Script:
         self.counts.clear()
 
     def wake(self) -> None:
-        """Make every :meth:`wait_for` check its condition."""
+        """Make every pending :meth:`wait_for` check its condition again."""
         if self._waiters:
             for event in tuple(self._waiters):
                 event.set()
@@ -271,7 +274,7 @@ class Script:
             async with timeout(timeout_s):
                 while not _is_true(condition):
                     event.clear()
-                    await _wait_or_look_again(event)
+                    await _wait_for_change(event)
         except asyncio.TimeoutError:  # not the builtin TimeoutError on Python 3.10
             raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
@@ -286,16 +289,17 @@ def _check_handler(handler: object) -> None:
 
 def _is_true(condition: Callable[[], object]) -> bool:
     found = condition()
-    if inspect.isawaitable(found):  # an awaitable is always true
+    if inspect.isawaitable(found):  # it would count as true
         if inspect.iscoroutine(found):
             found.close()
         raise TypeError("condition must be a plain function: what it returned has to be awaited")
     return bool(found)
 
 
-async def _wait_or_look_again(event: asyncio.Event) -> None:
-    """Wait for the event, at most `_LOOK_AGAIN` seconds: not every change sets the event."""
-    handle = asyncio.get_running_loop().call_later(_LOOK_AGAIN, event.set)
+async def _wait_for_change(event: asyncio.Event) -> None:
+    """Wait for the event, at most `_CHECK_INTERVAL` seconds: a condition may depend on state whose
+    changes do not set the event."""
+    handle = asyncio.get_running_loop().call_later(_CHECK_INTERVAL, event.set)
     try:
         await event.wait()
     finally:

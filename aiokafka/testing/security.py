@@ -21,7 +21,7 @@ from aiokafka.testing.sasl import (
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 
-# Least seconds between two re-authentications of a connection, as in Kafka.
+# Minimum number of seconds between two re-authentications of a connection, as in Kafka.
 _LEAST_INTERVAL = 1.0
 
 
@@ -126,7 +126,7 @@ _TRANSITIONS: dict[State, set[State]] = {
 
 
 class Session:
-    """The logins of one connection.
+    """The SASL state of one connection: its login and re-authentications.
 
     Owns: the login state, the user, and the end of the session.
     """
@@ -147,7 +147,7 @@ class Session:
         self._renewed_at: float | None = None
 
     def check(self, api_key: int) -> None:
-        """Check whether a request of an API is allowed in the present login state.
+        """Check whether the login state of the connection allows a request of an API.
 
         Raises:
             CloseConnectionError: the request is not allowed, so Kafka closes the connection.

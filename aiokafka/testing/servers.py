@@ -1,9 +1,8 @@
-"""Servers that speak Kafka's protocol and are not Apache Kafka: the values of
-``FakeCluster(profile=...)``.
+"""Profiles of other servers with Kafka's protocol, such as Azure Event Hubs.
 
-:data:`SERVERS` has the differences of each server from Apache Kafka 3.9 that clients can see, as
-far as public sources document them. To add a server, add an entry, with functions that change
-responses.
+``FakeCluster(profile=...)`` selects a profile. A profile has the differences from Apache Kafka 3.9
+that clients can see, as far as public sources document them. To add a server, add an entry to
+:data:`SERVERS`, with functions that change responses.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _OFFSET_FETCH, _FIND_COORDINATOR, _JOIN_GROUP = 9, 10, 11
 _OFFSET_FOR_LEADER_EPOCH, _DESCRIBE_CLUSTER = 23, 60
 
 Change = Callable[[RequestContext, Any], None]
-"""Function that changes a response of the fake broker to that of another server."""
+"""A function that changes a response of the fake broker in place, to that of another server."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,8 @@ class Server:
     """The differences of a server from Apache Kafka."""
 
     apis: str
-    """``key:low-high`` of each API; ``key`` has Kafka's range. Empty for all of Kafka's APIs."""
+    """The supported APIs as ``key:low-high``, or ``key`` for the versions of Kafka 3.9. Empty: as
+    Kafka 3.9."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Broker settings, which the `config` of :class:`FakeCluster` overrides."""
     changes: tuple[tuple[int, Change], ...] = ()

@@ -1,4 +1,4 @@
-"""The parts of a fake cluster that request handlers work with."""
+"""The state and the coordinators of a fake cluster, for the request handlers of all brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _FIRST_ADDING_PARTITION = 12  # first Produce version that adds partitions (KIP-890)
 _FIRST_ABORTABLE_ERROR = 11
-_FIRST_VERIFYING = (3, 6)  # since then brokers verify transactional batches (KIP-890)
+_FIRST_VERIFYING = (3, 6)  # the first release that verifies transactional batches (KIP-890)
 
 
 class Services:
@@ -90,8 +90,8 @@ class Services:
     ) -> None:
         """Check that a transactional batch has an open transaction, and a plain batch has none.
 
-        Brokers before 3.6 do not ask the coordinator: they accept every producer that is not
-        fenced.
+        Brokers before 3.6 do not ask the transaction coordinator: they accept batches of every
+        producer that is not fenced.
 
         Raises:
             BatchRefusedError: the batch may not be written.
@@ -140,7 +140,8 @@ class Services:
         self._script.wake()
 
     def node_stopped(self, node_id: int) -> None:
-        """Drop the fetch sessions and the loaded coordinator state of a stopped broker."""
+        """Discard the fetch sessions and the loaded coordinator state of a broker: a stopped broker
+        loses its memory."""
         self._fetch_sessions.pop(node_id, None)
         self.coordinators.broker_stopped(node_id)
 

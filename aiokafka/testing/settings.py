@@ -36,7 +36,8 @@ BROKER_DEFAULTS: dict[str, str] = {
     "transaction.max.timeout.ms": "900000",
     "unclean.leader.election.enable": "false",
 }
-"""Broker settings. Kafka's ``group.initial.rebalance.delay.ms`` is 3000; 0 makes tests faster.
+"""The supported broker settings with their defaults. They are Kafka's defaults, except that
+``group.initial.rebalance.delay.ms`` is 0 and not 3000, which makes tests faster.
 """
 
 TOPIC_DEFAULTS: dict[str, str] = {
@@ -74,14 +75,15 @@ TOPIC_DEFAULTS: dict[str, str] = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""Topic settings. Settings of messages, timestamps and replicas take effect, others do not."""
+"""The supported topic settings with their defaults. Only settings of messages, timestamps and
+replicas have an effect."""
 
 INHERITED: dict[str, str] = {
     "max.message.bytes": "message.max.bytes",
     "min.insync.replicas": "min.insync.replicas",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The broker setting that is the default of a topic setting, by topic setting."""
+"""By topic setting, the broker setting that is its default."""
 
 GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     # group setting: (broker setting with its default, default of the broker setting)
@@ -103,10 +105,10 @@ GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     "streams.num.standby.replicas": ("group.streams.num.standby.replicas", "0"),
     "streams.session.timeout.ms": ("group.streams.session.timeout.ms", "45000"),
 }
-"""Group settings of Kafka 4.3. They have no effect; only the broker settings take effect."""
+"""The group settings of Kafka 4.3. Only the corresponding broker settings have an effect."""
 
 METRICS_DEFAULTS: dict[str, str] = {"interval.ms": "300000", "match": "", "metrics": ""}
-"""Settings of a subscription to client metrics (KIP-714)."""
+"""The settings of a subscription to client metrics (KIP-714), with defaults."""
 
 LOGGER_DEFAULTS: dict[str, str] = {
     "kafka": "INFO",
@@ -114,7 +116,7 @@ LOGGER_DEFAULTS: dict[str, str] = {
     "org.apache.kafka": "INFO",
     "root": "INFO",
 }
-"""Loggers of a broker, with their levels."""
+"""The loggers of a broker, with their initial levels."""
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 _LEAST: dict[str, float] = {
@@ -174,7 +176,7 @@ _BROKER_WORDS = {name for name, value in BROKER_DEFAULTS.items() if value in _BO
     _BROKER_CHOICES
 )
 """Broker settings with case-insensitive values."""
-_NEVER = "connections.max.idle.ms"  # the setting that permits -1, for no limit
+_NEVER = "connections.max.idle.ms"  # the only number that may be -1, for no limit
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
@@ -247,7 +249,7 @@ def invalid_topic_setting(
 
 
 def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """Return topic settings with normalized values."""
+    """Return `config` with normalized values."""
     return {name: _as_read(name, value) for name, value in config.items()}
 
 

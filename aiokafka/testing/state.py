@@ -51,7 +51,7 @@ class Node:
     alive: bool = False
     """Whether the broker runs."""
     registered: bool = False
-    """Whether the broker is alive according to the controller."""
+    """Whether the controller considers the broker alive."""
     restarted: bool = False
     """Whether the broker restarted before the controller noticed that it had stopped."""
     isolated: bool = False
@@ -59,9 +59,9 @@ class Node:
     profile: BrokerProfile = _NEWEST
     """The release that the broker imitates."""
     view: ClusterState | None = None
-    """The stale cluster state that the broker knows; None if it knows the actual state."""
+    """The outdated cluster state that the broker knows; None if it knows the actual state."""
     is_forgotten: bool = False
-    """Whether the broker was unregistered, and has not started since."""
+    """Whether UnregisterBroker has removed the broker, which has not started since then."""
     log_dirs: tuple[str, ...] = ("/fake/logs-0", "/fake/logs-1")
     """Log directories. Replicas are in the first directory, except those in `moved_logs`."""
     moved_logs: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -82,7 +82,8 @@ class Partition:
     """Broker id of the leader; -1 without a leader."""
     leader_epoch: int = 0
     in_sync: list[int] | None = None
-    """The in-sync replicas. None if all replicas share one log: all live replicas are in sync."""
+    """The in-sync replicas; None while all replicas share one log, so that all live replicas are in
+    sync."""
     replica_logs: ReplicaLogs | None = None
     """The log of each replica; None while all replicas share `log`."""
 
@@ -106,7 +107,8 @@ class Topic:
     """Broker settings, which are the defaults of some topic settings (`INHERITED`)."""
 
     def setting(self, name: str) -> str:
-        """Return the topic's value of a topic setting, else the broker's, else the default."""
+        """Return the value of a topic setting: the topic's own, else the broker's, else the
+        default."""
         default = TOPIC_DEFAULTS.get(name, "")
         if name in INHERITED:
             default = self.broker_config.get(INHERITED[name], default)
@@ -118,7 +120,7 @@ class TopicRefusedError(RefusedError):
 
 
 class ByBroker(dict[int, V]):
-    """A dict by broker id, whose KeyError lists the broker ids."""
+    """A dict by broker id. Its KeyError for an unknown id lists the known ids."""
 
     def __missing__(self, broker_id: object) -> V:
         raise KeyError(f"no broker {broker_id!r}: there are {', '.join(map(str, self))}")
@@ -221,7 +223,8 @@ class ClusterState:
         return seen
 
     def set_release(self, node_id: int, release: BrokerProfile) -> None:
-        """Change a broker's release. Then finalize the features of the oldest release."""
+        """Change the release of a broker, and finalize the features of the oldest release in the
+        cluster."""
         self.nodes[node_id].profile = release
         oldest = min((n.profile for n in self.nodes.values()), key=lambda p: p.release)
         if oldest.features != self.profile.features:
@@ -275,7 +278,7 @@ class ClusterState:
             partition.replica_logs.replicate()
 
     def elect_again(self) -> None:
-        """Update leaders and ISRs of all partitions, after a period without a controller."""
+        """Update the leaders and ISRs of all partitions, when a controller is available again."""
         for partition in self.partitions():
             live = self.live_replicas(partition)
             for node_id in partition.replicas:
@@ -314,7 +317,7 @@ class ClusterState:
     # -- topics --------------------------------------------------------------------------------
 
     def partitions(self) -> Iterator[Partition]:
-        """Iterate over all partitions of all topics."""
+        """Yield all partitions of all topics."""
         for topic in self.topics.values():
             yield from topic.partitions
 
@@ -439,14 +442,15 @@ class ClusterState:
 
     @property
     def auto_create(self) -> bool:
-        """Whether a metadata request for an unknown topic creates it."""
+        """Whether a metadata request for an unknown topic creates the topic."""
         return self.config["auto.create.topics.enable"] == "true"
 
     def _factor(self, asked: int) -> int:
         return self.setting("default.replication.factor") if asked == -1 else asked
 
     def _spread(self, factor: int) -> list[int]:
-        """Return consecutive live brokers as replicas; each call begins one broker further."""
+        """Return live brokers for the replicas of a new partition. Each call begins with the next
+        broker, so that leaders are distributed."""
         live = self.live_nodes()
         first = next(self._next_leader) % len(live)
         return [live[(first + step) % len(live)] for step in range(min(factor, len(live)))]

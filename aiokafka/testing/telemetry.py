@@ -29,7 +29,7 @@ _PAST_THROTTLING = (errors.UnknownSubscriptionId.errno, errors.UnsupportedCompre
 
 
 def has_receiver(state: ClusterState) -> bool:
-    """Return whether brokers have a plug-in for client metrics. Without a plug-in they do not offer
+    """Return whether the brokers have a plug-in for client metrics, without which they do not offer
     the telemetry APIs. Every class in ``metric.reporters`` except Kafka's own is a plug-in.
     """
     named = state.config["metric.reporters"].split(",")
@@ -49,7 +49,7 @@ class TelemetryPush:
 
 
 class _Instance:
-    """Times of the last requests of one client instance, and its last error."""
+    """The state of one client instance: the times of its last requests, and its last error."""
 
     def __init__(self) -> None:
         self.asked_at = -1e9
@@ -85,8 +85,8 @@ class TelemetryReceiver:
         return zlib.crc32(text.encode()) & 0x7FFFFFFF, interval, wanted
 
     def admit(self, context: RequestContext, instance_id: bytes) -> tuple[int, bytes]:
-        """Return the error code for a GetTelemetrySubscriptions request, and the client instance
-        id, which may be new.
+        """Handle a GetTelemetrySubscriptions request: return the error code and the client instance
+        id, which is new for a new client.
         """
         if instance_id == ZERO_UUID:
             instance_id = _clock.random_uuid().bytes

@@ -77,7 +77,7 @@ class ServedCluster:
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
-            if future.done():  # the function itself raised TimeoutError
+            if future.done():  # TimeoutError is the function's own exception
                 raise
             future.cancel()
             text = f"the function has not ended after {timeout_s:g} s"

@@ -24,7 +24,7 @@ else:
 
 _TRANSACTION = 1
 _NO_EPOCH = -1
-_FIRST_SURVIVING = (4, 0)  # since then a producer survives a transaction timeout (KIP-588)
+_FIRST_SURVIVING = (4, 0)  # from here a producer survives a transaction timeout (KIP-588)
 _LAST_EPOCH = 32766  # 32767 is reserved for fencing by the coordinator
 
 Place = tuple[str, int]
@@ -32,7 +32,7 @@ Place = tuple[str, int]
 
 
 class TransactionState(Enum):
-    """The states of a transactional id; the values are Kafka's names for them."""
+    """The states of a transactional id, with Kafka's names as values."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -60,7 +60,7 @@ class Transaction:
     timeout: float
     state: TransactionState = TransactionState.EMPTY
     last_epoch: int = _NO_EPOCH
-    """The epoch before the last bump, which a retried request may have; -1 for none."""
+    """The epoch before the last increment, which a retried request may have; -1 for none."""
     former_producer_id: int = -1
     """The previous producer id, whose epochs are exhausted; -1 for none."""
     partitions: set[Place] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Transaction:
     expiry: asyncio.TimerHandle | None = None
 
     def is_before_last_bump(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a request has the epoch before the last bump, so may be a retry."""
+        """Return whether a request has the epoch before the last increment, as a retry has."""
         same_id = producer_id in (self.producer_id, self.former_producer_id)
         return same_id and epoch == self.last_epoch != _NO_EPOCH
 
@@ -107,7 +107,9 @@ class Transactions:
         self._script = script
         self._paused = False
         self._completing = False
-        self._watched: dict[PartitionLog, None] = {}  # logs with an unreplicated marker
+        self._watched: dict[
+            PartitionLog, None
+        ] = {}  # logs with a marker that is not replicated yet
         self.by_id: dict[str, Transaction] = {}
 
     def check_coordinator(self, node_id: int, transactional_id: str) -> int:
@@ -137,7 +139,7 @@ class Transactions:
             return self._renew(known, timeout, producer_id, epoch)
         self._end_open(known)
         known.bump(self._next_producer_id)
-        known.last_epoch = _NO_EPOCH  # a new producer: reject retries of the previous producer
+        known.last_epoch = _NO_EPOCH  # reject retries of the previous producer
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 
@@ -148,8 +150,8 @@ class Transactions:
         ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
         if producer_id != known.producer_id and not ran_out:
             raise TransactionRefusedError(errors.ProducerFenced.errno)
-        # Abort before checking the epoch: even a fenced producer aborts the transaction of the
-        # current producer.
+        # As in Kafka, abort before the check of the epoch: even the request of a fenced producer
+        # aborts the current producer's transaction.
         self._end_open(known)
         if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
@@ -200,7 +202,7 @@ class Transactions:
 
     def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         known = self.check_owner(transactional_id, producer_id, epoch)
-        # The markers of the previous transaction are not written yet. Records written before the
+        # Wait for the markers of the previous transaction: records that are written before the
         # markers would become part of the previous transaction.
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
@@ -234,7 +236,7 @@ class Transactions:
             return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
-            # Compute the marker before the bump, which may change the producer id: the marker needs
+            # Compute the marker before `bump`, which may change the producer id: the marker needs
             # the producer id of the records.
             marker = (known.producer_id, known.epoch + int(bumps_epoch))
             if bumps_epoch:
@@ -285,7 +287,7 @@ class Transactions:
         each transaction whose markers are all replicated.
         """
         if self._completing:
-            return  # called by a log, while an outer call writes a marker to that log
+            return  # a nested call: writing a marker wakes the log, which calls this
         self._completing = True
         try:
             waiting = [known for known in self.by_id.values() if known.state in _PREPARING]
@@ -333,8 +335,8 @@ class Transactions:
             return False
         place, log = (partition.topic, partition.index), partition.log
         written = known.markers.get(place)
-        # After an unclean election the leader may have lost the marker. Without it, the last stable
-        # offset would never advance.
+        # After an unclean election the new leader may lack the marker. The last stable offset would
+        # then never advance, so write the marker again.
         if written is None or not log.has(written):
             written = known.markers[place] = log.add_marker(*known.marker, commit=commit)
         if written.base_offset < log.high_watermark:

@@ -109,7 +109,7 @@ _REFUSED_PRODUCE_VERSIONS = 3
 
 @dataclass(frozen=True)
 class BrokerProfile:
-    """The behaviour of one Kafka release that clients can see."""
+    """The release or other server that a fake broker imitates: versions, features, deviations."""
 
     name: str
     """One of :data:`RELEASES`."""

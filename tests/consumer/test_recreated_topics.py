@@ -13,7 +13,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.consumer.fetch.fetcher import OtherTopic, TopicIds
+from aiokafka.consumer.fetch.fetcher import TopicIds
 from aiokafka.consumer.position.committed import FormerTopicOffsets
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import (
@@ -256,9 +256,9 @@ def test_ids_are_known_for_the_moment_in_which_nothing_is_assigned() -> None:
         list(ids.update(names, {}, snapshot))  # type: ignore[arg-type]
     assert list(ids.update("t", {}, Snapshot(t=b"a"))) == []  # type: ignore[arg-type]
     found = list(ids.update("t", {}, Snapshot(t=b"c")))  # type: ignore[arg-type]
-    assert found == [OtherTopic("t", b"c", is_new=True)]
+    assert [(each.name, each.now, each.is_new) for each in found] == [("t", b"c", True)]
     found = list(ids.update("t", {}, Snapshot(t=b"b")))  # type: ignore[arg-type]
-    assert found == [OtherTopic("t", b"b", is_new=False)]
+    assert [(each.name, each.now, each.is_new) for each in found] == [("t", b"b", False)]
 
 
 def test_ids_of_topics_that_nobody_reads_are_forgotten_in_time() -> None:

@@ -166,6 +166,7 @@ async def test_versions_are_those_of_the_broker() -> None:
         async with connected(cluster.bootstrap_servers) as connection:
             assert connection.pick(MetadataRequest) == 4
             assert connection.pick(MetadataRequest, 2) == 2
+            assert connection.pick(MetadataRequest) == 4
             assert connection.pick(FetchRequest) == 5
             await connection.request(metadata_request())
             with pytest.raises(UnsupportedVersionError, match="0 to 4"):

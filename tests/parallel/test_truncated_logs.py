@@ -192,13 +192,13 @@ def test_a_tracker_forgets_what_was_cut() -> None:
         tracker.take(offset)
     for offset in (0, 2, 5, 7):
         tracker.finish(offset)
-    tracker.cut(5)
+    tracker.truncate(5)
     assert (tracker.committable, tracker.position, tracker.span) == (1, 5, 4)
     tracker.take(5)
     for offset in (1, 3, 4):
         tracker.finish(offset)
     assert tracker.committable == 5
-    tracker.cut(2)
+    tracker.truncate(2)
     assert (tracker.committable, tracker.position, tracker.span) == (2, 2, 0)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka.errors import KafkaProtocolError
-from aiokafka.protocol.framing import SCRATCH_BYTES, FrameReader
+from aiokafka.protocol.exchange import SCRATCH_BYTES, FrameReader
 
 
 def framed(*contents: bytes) -> bytes:

@@ -28,7 +28,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange, RangeReader
-from aiokafka.ranges.reader import ask_bounds
+from aiokafka.ranges.reader import log_bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes, Silence
@@ -226,7 +226,7 @@ async def test_bounds_of_a_partition_without_a_leader(cluster: FakeCluster) -> N
             asked = cluster.count(MetadataRequest)
             state = RangeState(WHOLE[0], 0.0, Backoff(0.01, 0.1), OffsetSizes())
             with pytest.raises(LeaderNotAvailableError, match="t-0: no leader is known"):
-                await ask_bounds(client, state, FencedEpochs(client.versions))
+                await log_bounds(client, state, FencedEpochs(client.versions))
             await cluster.wait_for(lambda: cluster.count(MetadataRequest) > asked)
 
 

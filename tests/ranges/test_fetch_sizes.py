@@ -39,7 +39,7 @@ def test_ranges_without_records_teach_nothing() -> None:
 def test_it_grows_until_a_batch_fits() -> None:
     size = FetchSize("t", OffsetSizes())
     asked = [size.ask(10, LIMIT)]
-    while size.too_small(LIMIT):
+    while size.double(LIMIT):
         asked.append(size.ask(10, LIMIT))
     assert asked[1] == 2 * asked[0]
     assert asked[-1] == LIMIT

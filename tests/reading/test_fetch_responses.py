@@ -101,7 +101,9 @@ def test_an_offset_outside_of_the_log_is_a_case_of_its_own() -> None:
     ],
 )
 def test_what_is_retriable_is_asked_again(error: type[BrokerResponseError], is_stale: bool) -> None:
-    assert answer(error=error) == RetryLater(error, is_stale)
+    found = answer(error=error)
+    assert isinstance(found, RetryLater)
+    assert (found.error, found.is_stale_metadata) == (error, is_stale)
 
 
 @pytest.mark.parametrize(

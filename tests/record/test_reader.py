@@ -213,7 +213,8 @@ def test_markers_can_be_asked_for() -> None:
     (batch,) = iter_batches(make_marker(COMMIT, base_offset=6))
     assert batch.is_control
     (record,) = read_records(batch)
-    assert ControlRecord.parse(record.key, record.value) == (0, COMMIT, 3)
+    parsed = ControlRecord.parse(record.key, record.value)
+    assert (parsed.version, parsed.kind, parsed.coordinator_epoch) == (0, COMMIT, 3)
     for broken in (None, b"", b"\0\0\0"):
         with pytest.raises(CorruptRecordError):
             ControlRecord.parse(broken)

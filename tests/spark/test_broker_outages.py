@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from aiokafka.ranges import PartitionRange
-from aiokafka.spark._loop import connected
+from aiokafka.spark._loop import with_retries
 from aiokafka.spark._options import parse_read, parse_write
 from aiokafka.spark._plan import batch_tasks
 from aiokafka.spark._produce import TaskIdentity
@@ -97,7 +97,7 @@ async def test_patience_ends() -> None:
         raise KafkaConnectionError("no broker is there")
 
     with pytest.raises(KafkaConnectionError, match="no broker is there"):
-        await connected(fail, 0.5)
+        await with_retries(fail, 0.5)
     assert attempts > 1
 
 
@@ -110,5 +110,5 @@ async def test_other_errors_are_told_at_once() -> None:
         raise TopicAuthorizationFailedError
 
     with pytest.raises(TopicAuthorizationFailedError):
-        await connected(fail, 60)
+        await with_retries(fail, 60)
     assert attempts == 1

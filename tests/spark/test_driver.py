@@ -24,7 +24,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.ranges import DataLossError
 from aiokafka.spark._loop import loop_thread
-from aiokafka.spark._plan import Pushed, batch_tasks
+from aiokafka.spark._plan import PushedFilters, batch_tasks
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.spark.support import (
     BEGIN,
@@ -88,7 +88,7 @@ async def test_a_filter_of_times_moves_the_beginning(cluster: FakeCluster) -> No
         startingOffsets=json.dumps(begin),
         endingOffsets=json.dumps(until),
     )
-    pushed = Pushed()
+    pushed = PushedFilters()
     pushed.from_millis = 1500
     tasks = await asyncio.to_thread(batch_tasks, wanted, pushed)
     found = sorted(r[:4] for task in tasks for r in task)

@@ -8,10 +8,10 @@ import traceback
 import pytest
 
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.spark._loop import brief
+from aiokafka.spark._loop import with_short_errors
 
 
-@brief
+@with_short_errors
 def ask(number: int) -> int:
     """What Spark calls."""
     return deeper(number)

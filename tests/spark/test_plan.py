@@ -14,7 +14,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.ranges import DataLossError
-from aiokafka.spark._offsets import pinned_from
+from aiokafka.spark._offsets import corrected_pins
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold
 from tests.spark.support import (
@@ -36,10 +36,12 @@ from tests.spark.support import (
 
 def test_pinned_ends_are_not_before_the_start() -> None:
     pinned = {"t": {0: 10, 1: 20}}
-    assert pinned_from(pinned, {"t": {0: 5, 1: 20}}, {}) == pinned
-    assert pinned_from(pinned, {"t": {0: 12, 1: 1}}, {"t": {0: 15, 1: 30}}) == {"t": {0: 12, 1: 20}}
-    assert pinned_from(pinned, {"t": {0: 12}}, {"t": {0: 11}}) == {"t": {0: 11, 1: 20}}
-    assert pinned_from({}, {"u": {0: 0}, "v": {0: 7}}, {"u": {0: 9}}) == {"u": {0: 0}}
+    assert corrected_pins(pinned, {"t": {0: 5, 1: 20}}, {}) == pinned
+    assert corrected_pins(pinned, {"t": {0: 12, 1: 1}}, {"t": {0: 15, 1: 30}}) == {
+        "t": {0: 12, 1: 20}
+    }
+    assert corrected_pins(pinned, {"t": {0: 12}}, {"t": {0: 11}}) == {"t": {0: 11, 1: 20}}
+    assert corrected_pins({}, {"u": {0: 0}, "v": {0: 7}}, {"u": {0: 9}}) == {"u": {0: 0}}
 
 
 STARTS: list[dict[str, Any]] = [

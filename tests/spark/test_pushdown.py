@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka.spark._offsets import OffsetRange
-from aiokafka.spark._plan import Pushed
+from aiokafka.spark._plan import PushedFilters
 
 RANGES = [OffsetRange(topic, number, 10, 100) for topic in ("a", "b") for number in range(3)]
 
@@ -30,7 +30,7 @@ RANGES = [OffsetRange(topic, number, 10, 100) for topic in ("a", "b") for number
 def test_exact_filters_are_taken(
     filters: list[tuple[str, str, Any]], wanted: list[tuple[str, int, int, int]]
 ) -> None:
-    pushed = Pushed()
+    pushed = PushedFilters()
     for name, operator, value in filters:
         assert pushed.take(name, operator, value)
     assert pushed.narrow(RANGES) == wanted
@@ -49,13 +49,13 @@ def test_exact_filters_are_taken(
     ],
 )
 def test_other_filters_are_not(column: str, operator: str, value: Any) -> None:
-    pushed = Pushed()
+    pushed = PushedFilters()
     assert not pushed.take(column, operator, value)
     assert pushed.narrow(RANGES) == RANGES
 
 
 def test_times_are_a_lower_bound_that_spark_checks_again() -> None:
-    pushed = Pushed()
+    pushed = PushedFilters()
     when = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=timezone.utc)
     for operator, moment in [(">=", when), (">", when.replace(year=2025)), ("<", when)]:
         assert not pushed.take("timestamp", operator, moment)
@@ -63,6 +63,6 @@ def test_times_are_a_lower_bound_that_spark_checks_again() -> None:
     assert pushed.from_millis is not None
     assert millis - 2 <= pushed.from_millis <= millis
     assert pushed.narrow(RANGES) == RANGES
-    naive = Pushed()
+    naive = PushedFilters()
     assert not naive.take("timestamp", ">=", when.replace(tzinfo=None))
     assert naive.from_millis is None

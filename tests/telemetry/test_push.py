@@ -338,8 +338,9 @@ async def test_other_tasks_get_turns_while_a_push_is_made() -> None:
     assert sum(map(len, wanted)) == len(metrics)
     making = make_payload(wanted, tally, subscription, {}, 1, codec=0, most_bytes=10**7)
     payload = await counted("make", making)
-    assert payload is not None and len(payload.told) == len(metrics) and len(payload.data) > 10**5
-    told = await counted("note", tally.after(wanted, payload.told, 1))
+    assert payload is not None and len(payload.entries) == len(metrics)
+    assert len(payload.data) > 10**5
+    told = await counted("note", tally.after_push(wanted, payload.entries, 1))
     assert len(told) == len(metrics)
     assert min(steps.values()) >= 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._health import NodeHealth, Outage, broker_health
 from aiokafka._log import SubjectLog
@@ -39,14 +39,18 @@ _MISSES_TO_MENTION = 5
 _LEADERS_ONLY = 30.0
 
 
-class OtherTopic(NamedTuple):
+class OtherTopic:
     """A subscribed topic whose id in the metadata has changed."""
 
-    name: str
-    now: bytes
-    is_new: bool
-    """True: the id was never seen before, so the topic was deleted and created again. False: the
-    metadata of an outdated broker has a deleted topic, or later metadata the latest topic again."""
+    __slots__ = ("is_new", "name", "now")
+
+    def __init__(self, name: str, now: bytes, is_new: bool) -> None:
+        self.name = name
+        self.now = now
+        self.is_new = is_new
+        """True: the id was never seen before, so the topic was deleted and created again. False:
+        the metadata of an outdated broker has a deleted topic, or later metadata the latest topic
+        again."""
 
 
 class TopicIds:

@@ -48,7 +48,7 @@ from aiokafka.errors import (
     renewed,
 )
 from aiokafka.net.pool import ConnectionGroup
-from aiokafka.protocol.framing import FrameTooLargeError
+from aiokafka.protocol.exchange import FrameTooLargeError
 from aiokafka.protocol.messages.fetch import (
     LAST_VERSION_WITH_NAMES,
     FetchRequest,

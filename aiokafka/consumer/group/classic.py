@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_topics
@@ -68,35 +68,63 @@ _PART_OF_SESSION = 1 / 3
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
-class JoinedGeneration(NamedTuple):
+class JoinedGeneration:
     """A generation of the group, from the JoinGroup response."""
 
-    generation: int
-    protocol: str
-    members: dict[str, bytes]
-    """The subscription of each member; empty unless this member is the leader."""
-    instances: dict[str, str]
-    """The instance ids of static members by member id."""
-    keeps_assignment: bool = False
-    """Whether the assignment stays valid, so that the leader must not assign (KIP-814)."""
-    is_restarted_leader: bool = False
-    """Whether this is a restarted static leader. Brokers before 3.2 return the previous member id
-    of such a leader as the leader's id, and expect no assignment from it."""
-    is_assigned_by_broker: bool = False
-    """Whether no member leads, because the coordinator assigns: the group has members of the
-    consumer protocol, or had them until this member joined (KIP-848)."""
+    __slots__ = (
+        "generation",
+        "instances",
+        "is_assigned_by_broker",
+        "is_restarted_leader",
+        "keeps_assignment",
+        "members",
+        "protocol",
+    )
+
+    def __init__(
+        self,
+        generation: int,
+        protocol: str,
+        members: dict[str, bytes],
+        instances: dict[str, str],
+        keeps_assignment: bool = False,
+        is_restarted_leader: bool = False,
+        is_assigned_by_broker: bool = False,
+    ) -> None:
+        self.generation = generation
+        self.protocol = protocol
+        self.members = members
+        """The subscription of each member; empty unless this member is the leader."""
+        self.instances = instances
+        """The instance ids of static members by member id."""
+        self.keeps_assignment = keeps_assignment
+        """Whether the assignment stays valid, so that the leader must not assign (KIP-814)."""
+        self.is_restarted_leader = is_restarted_leader
+        """Whether this is a restarted static leader. Brokers before 3.2 return the previous member
+        id of such a leader as the leader's id, and expect no assignment from it."""
+        self.is_assigned_by_broker = is_assigned_by_broker
+        """Whether no member leads, because the coordinator assigns: the group has members of the
+        consumer protocol, or had them until this member joined (KIP-848)."""
 
 
-class DescribedAssignments(NamedTuple):
+class DescribedAssignments:
     """Subscriptions and assignments of all members, from DescribeGroups."""
 
-    topics: frozenset[str]
-    """The topics that any member subscribes to."""
-    partitions: frozenset[TopicPartition]
-    """The assigned partitions of members that subscribe to the topic."""
-    unwanted: frozenset[TopicPartition]
-    """The assigned partitions of members that do not subscribe to the topic, because they were
-    restarted with other topics."""
+    __slots__ = ("partitions", "topics", "unwanted")
+
+    def __init__(
+        self,
+        topics: frozenset[str],
+        partitions: frozenset[TopicPartition],
+        unwanted: frozenset[TopicPartition],
+    ) -> None:
+        self.topics = topics
+        """The topics that any member subscribes to."""
+        self.partitions = partitions
+        """The assigned partitions of members that subscribe to the topic."""
+        self.unwanted = unwanted
+        """The assigned partitions of members that do not subscribe to the topic, because they were
+        restarted with other topics."""
 
 
 class ClassicMember(Member):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
@@ -145,15 +145,18 @@ class CommitQueue:
 _LONGEST_REST = 3600.0
 
 
-class LastCommit(NamedTuple):
+class LastCommit:
     """The last offset that this consumer has committed for a partition."""
 
-    entry: CommittedOffset
-    epoch: int
-    """Epoch of the PartitionState when the commit was sent; -1 if the partition was not assigned
-    any more when the response arrived."""
-    at: float
-    """Loop time of the response."""
+    __slots__ = ("at", "entry", "epoch")
+
+    def __init__(self, entry: CommittedOffset, epoch: int, at: float) -> None:
+        self.entry = entry
+        self.epoch = epoch
+        """Epoch of the PartitionState when the commit was sent; -1 if the partition was not
+        assigned any more when the response arrived."""
+        self.at = at
+        """Loop time of the response."""
 
     def offset_for(self, state: PartitionState) -> int:
         """Return the offset; -1 if a later `seek()` or reset has moved the position before it.
@@ -175,20 +178,26 @@ class LastCommit(NamedTuple):
         return state.epoch != self.epoch and state.phase is not Phase.RETIRED
 
 
-class RevokedInHand(NamedTuple):
+class RevokedInHand:
     """Records of a revoked partition that the application had not committed."""
 
-    call: int
-    """Number of the application's call that returned the records."""
-    position: int
-    """The position after the records."""
+    __slots__ = ("call", "position")
+
+    def __init__(self, call: int, position: int) -> None:
+        self.call = call
+        """Number of the application's call that returned the records."""
+        self.position = position
+        """The position after the records."""
 
 
-class RevokedAssignment(NamedTuple):
+class RevokedAssignment:
     """An assignment that has ended, and the ids that its topics had when it ended."""
 
-    assignment: Assignment
-    topic_ids: TopicIds
+    __slots__ = ("assignment", "topic_ids")
+
+    def __init__(self, assignment: Assignment, topic_ids: TopicIds) -> None:
+        self.assignment = assignment
+        self.topic_ids = topic_ids
 
 
 def _now() -> float:

@@ -175,13 +175,18 @@ class Interest(NamedTuple):
     regex: str | None = None
 
 
-class _Sent(NamedTuple):
+class _Sent:
     """The contents of the last heartbeat with a response. The next heartbeat omits equal fields."""
 
-    interest: Interest
-    owned: TopicIdPartitions
-    is_acknowledgement: bool
-    """Whether the heartbeat acknowledged an assignment."""
+    __slots__ = ("interest", "is_acknowledgement", "owned")
+
+    def __init__(
+        self, interest: Interest, owned: TopicIdPartitions, is_acknowledgement: bool
+    ) -> None:
+        self.interest = interest
+        self.owned = owned
+        self.is_acknowledgement = is_acknowledgement
+        """Whether the heartbeat acknowledged an assignment."""
 
 
 class Kip848Member(Member):
@@ -231,7 +236,7 @@ class Kip848Member(Member):
             return False
         # `_sent` is None if the last heartbeat has no response: the next heartbeat has full
         # contents, and is sent at the usual time.
-        return self.state in _URGENT or (self._sent is not None and self._sent[0] != interest)
+        return self.state in _URGENT or (self._sent is not None and self._sent.interest != interest)
 
     # -- changes -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import IllegalOperation
@@ -34,13 +34,16 @@ class GroupPhase(enum.Enum):
 _MOST_POSITIONS = 1000
 
 
-class _LastPosition(NamedTuple):
+class _LastPosition:
     """The position of a partition when its topic disappeared."""
 
-    topic_id: bytes
-    position: int
-    epoch: int
-    is_paused: bool
+    __slots__ = ("epoch", "is_paused", "position", "topic_id")
+
+    def __init__(self, topic_id: bytes, position: int, epoch: int, is_paused: bool) -> None:
+        self.topic_id = topic_id
+        self.position = position
+        self.epoch = epoch
+        self.is_paused = is_paused
 
 
 class NoGroup:

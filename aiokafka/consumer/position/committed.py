@@ -220,11 +220,14 @@ def _rank(error: KafkaError) -> int:
 _MOST_STORED = 10_000
 
 
-class _Stored(NamedTuple):
+class _Stored:
     """A committed offset, and the id of the topic that it belongs to."""
 
-    topic_id: bytes
-    offset: int
+    __slots__ = ("offset", "topic_id")
+
+    def __init__(self, topic_id: bytes, offset: int) -> None:
+        self.topic_id = topic_id
+        self.offset = offset
 
 
 class FormerTopicOffsets:

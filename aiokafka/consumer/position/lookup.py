@@ -84,18 +84,24 @@ LATEST = OffsetSpec(messages.LATEST)
 _FIRST_FENCED_VERSION = 2
 
 
-class EpochEnd(NamedTuple):
+class EpochEnd:
     """The end of the largest epoch up to the requested epoch; -1, -1 if unknown."""
 
-    leader_epoch: int
-    end_offset: int
+    __slots__ = ("end_offset", "leader_epoch")
+
+    def __init__(self, leader_epoch: int, end_offset: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
 
 
-class EpochQuery(NamedTuple):
+class EpochQuery:
     """A position to validate: the epoch of its record, and the present epoch of the leader."""
 
-    offset_epoch: int
-    current_epoch: int
+    __slots__ = ("current_epoch", "offset_epoch")
+
+    def __init__(self, offset_epoch: int, current_epoch: int) -> None:
+        self.offset_epoch = offset_epoch
+        self.current_epoch = current_epoch
 
 
 log = logging.getLogger("aiokafka.consumer.fetcher")

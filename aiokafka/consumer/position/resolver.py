@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
 from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_transient
@@ -65,11 +65,14 @@ _SHORTEST_NEW = 60.0
 _SPARE_NAMES = 1000
 
 
-class _Topic(NamedTuple):
+class _Topic:
     """The last known id and partitions of a topic."""
 
-    topic_id: bytes | None
-    partitions: frozenset[int]
+    __slots__ = ("partitions", "topic_id")
+
+    def __init__(self, topic_id: bytes | None, partitions: frozenset[int]) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
 
 
 class NewPartitions:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -84,11 +84,14 @@ GENERATION = struct.Struct(">i")
 """The user data of cooperative members: the generation of their owned partitions."""
 
 
-class Claim(NamedTuple):
+class Claim:
     """The partitions that a member claims to own, and their generation (-1: unknown)."""
 
-    generation: int
-    partitions: Iterable[TopicPartition]
+    __slots__ = ("generation", "partitions")
+
+    def __init__(self, generation: int, partitions: Iterable[TopicPartition]) -> None:
+        self.generation = generation
+        self.partitions = partitions
 
 
 def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
@@ -99,11 +102,11 @@ def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
     """
     best: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str | None] = {}
-    for member, (generation, partitions) in claims.items():
-        for tp in set(partitions):
-            if tp not in best or generation > best[tp]:
-                best[tp], owners[tp] = generation, member
-            elif generation == best[tp]:
+    for member, claim in claims.items():
+        for tp in set(claim.partitions):
+            if tp not in best or claim.generation > best[tp]:
+                best[tp], owners[tp] = claim.generation, member
+            elif claim.generation == best[tp]:
                 owners[tp] = None
     owned: dict[str, list[TopicPartition]] = {member: [] for member in claims}
     for tp, owner in owners.items():

@@ -1,4 +1,4 @@
-"""All messages of clients, in one module per API or family of APIs.
+"""The requests and responses of clients, in one module for each API or family of APIs.
 
 Import a message and its structs from its module. The package loads modules on demand, by the name
 of a message (`from aiokafka.protocol.messages import FetchRequest`) or by API key.
@@ -83,7 +83,7 @@ APIS: Final = {
     91: ("share_offsets", "AlterShareGroupOffsets"),
     92: ("share_offsets", "DeleteShareGroupOffsets"),
 }
-"""For each API key, the module of its messages and their common name."""
+"""By API key: the module of the messages, and their name without "Request" or "Response"."""
 
 _DATA = {
     "ConsumerProtocolSubscription": "consumer_protocol",

@@ -85,7 +85,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request[AlterConfigsResponse], api_key=33, versions="0-2", flexible="2+"):
-    """Replace the configuration of resources; settings that are not given get their defaults."""
+    """Replace the configuration of resources: all other settings get their defaults."""
 
     resources: list[AlterConfigsResource]
     validate_only: Bool

@@ -1,4 +1,4 @@
-"""Describing groups that the broker assigns (KIP-848)."""
+"""Describing groups of the consumer protocol, in which the broker assigns (KIP-848)."""
 
 from aiokafka.protocol.schema import (
     I8,

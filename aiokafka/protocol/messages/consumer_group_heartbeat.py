@@ -1,4 +1,4 @@
-"""Membership in groups that the broker assigns (KIP-848)."""
+"""Membership in groups of the consumer protocol, in which the broker assigns (KIP-848)."""
 
 from aiokafka.protocol.schema import I16, I32, NStr, Request, Response, Str, Struct, Uuid, field
 
@@ -25,7 +25,7 @@ class ConsumerGroupHeartbeatResponse(Response):
 class ConsumerGroupHeartbeatRequest(
     Request[ConsumerGroupHeartbeatResponse], api_key=68, versions="0-1", flexible="0+"
 ):
-    """Join, stay in, or leave a group; most fields are sent only after a change."""
+    """Join, stay in, or leave a group. Most fields are set only if their value has changed."""
 
     group_id: Str
     member_id: Str  # chosen by the client (KIP-1082)

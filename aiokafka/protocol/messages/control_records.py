@@ -1,15 +1,15 @@
-"""Keys and values of control records (transaction markers)."""
+"""The keys and values of transaction markers, which are control records."""
 
 from aiokafka.protocol.schema import I16, I32, Message
 
 
 class ControlRecordTypeSchema(Message, versions="0"):
-    """The key of a transaction marker, after an int16 version: 0 is an abort, 1 a commit."""
+    """The key of a transaction marker, after its int16 version. `type` 0: abort, 1: commit."""
 
     type: I16
 
 
 class EndTxnMarker(Message, versions="0"):
-    """The value of a transaction marker, after an int16 version."""
+    """The value of a transaction marker, after its int16 version."""
 
     coordinator_epoch: I32

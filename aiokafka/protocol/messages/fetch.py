@@ -17,7 +17,7 @@ from aiokafka.protocol.schema import (
 )
 
 LAST_VERSION_WITH_NAMES = 12
-"""The last version with topic names; later versions have topic ids (KIP-516)."""
+"""The last version of Fetch with topic names; later versions have topic ids (KIP-516)."""
 
 
 class EpochEndOffset(Struct):

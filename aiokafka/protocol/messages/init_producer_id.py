@@ -1,4 +1,4 @@
-"""Producer ids, for idempotence and transactions."""
+"""Messages for producer ids, which idempotent and transactional producers need."""
 
 from aiokafka.protocol.schema import I16, I32, I64, Bool, NStr, Request, Response, field
 

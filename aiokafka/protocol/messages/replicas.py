@@ -109,7 +109,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse], api_key=43, versions="0-2", flexible="2+"):
-    """Elect the preferred leaders of partitions, or allow unclean elections (KIP-460)."""
+    """Elect the preferred leaders of partitions, or any live replicas (unclean) (KIP-460)."""
 
     election_type: I8 = field("1+", default=0)  # 0 preferred, 1 unclean
     topic_partitions: list[TopicPartitions] | None  # None: all

@@ -9,8 +9,8 @@ class SaslHandshakeResponse(Response):
 
 
 class SaslHandshakeRequest(Request[SaslHandshakeResponse], api_key=17, versions="0-1"):
-    """Choose the SASL mechanism. After a request of version 0, SASL tokens are sent without Kafka
-    headers."""
+    """Choose the SASL mechanism. After version 0 of this request, client and broker exchange SASL
+    tokens without Kafka's headers."""
 
     mechanism: Str
 
@@ -25,6 +25,6 @@ class SaslAuthenticateResponse(Response):
 class SaslAuthenticateRequest(
     Request[SaslAuthenticateResponse], api_key=36, versions="0-2", flexible="2+"
 ):
-    """Exchange one SASL token."""
+    """Send the client's next SASL token; the response has the broker's token."""
 
     auth_bytes: Bytes = field(secret=True)

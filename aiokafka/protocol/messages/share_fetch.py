@@ -82,7 +82,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request[ShareFetchResponse], api_key=78, versions="1-2", flexible="0+"):
-    """Acquire records, and acknowledge records that were acquired before."""
+    """Acquire records for the member, and acknowledge records that the member acquired before."""
 
     group_id: NStr = None
     member_id: NStr

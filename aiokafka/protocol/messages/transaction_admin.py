@@ -51,8 +51,8 @@ class WritableTxnMarker(Struct):
 class WriteTxnMarkersRequest(
     Request[WriteTxnMarkersResponse], api_key=27, versions="0-2", flexible="1+"
 ):
-    """Write commit or abort markers: sent by brokers, and by admin clients to abort a hanging
-    transaction."""
+    """Write transaction markers. Brokers send this request; an admin client sends it to abort a
+    hanging transaction."""
 
     markers: list[WritableTxnMarker]
 

@@ -1,4 +1,4 @@
-"""Faults between a program and a cluster: single faults, or random faults from the seed."""
+"""Faults between a program and its cluster: on command (Faults), or at random (Chaos)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Faults:
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut the next connection to a broker of which one end has sent `byte` bytes."""
+        """Cut the connection to a broker on which one end is the next to have sent `byte` bytes."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 
@@ -109,7 +109,7 @@ class Faults:
         self._note("all is well again" if broker is None else f"broker {broker} is well again")
 
     def _line(self, broker: int) -> Line:
-        # Cached: a broker keeps its port, but may advertise another address later.
+        # Look up the line once: a broker keeps its port, but may advertise another address later.
         if broker not in self._lines:
             host, _, port = self._cluster.address(broker).rpartition(":")
             if port == "0":
@@ -127,7 +127,8 @@ _Break = Callable[["Chaos", int], Awaitable[None]]
 
 
 class Chaos:
-    """Inflicts one fault after the other while its block runs, and finally ends all faults.
+    """Inflicts random faults, one after the other, while the ``async with`` block runs; then ends
+    all faults.
 
     Args:
         simulation: The run, whose seed determines the faults.
@@ -141,9 +142,10 @@ class Chaos:
         RuntimeError: the cluster has not been started.
     """
 
-    #: The kinds of faults. A broker is killed, loses packets in both directions ("silence") or in
-    #: one, or is slow; its connections are reset, or cut inside a message; a leader or a group's
-    #: coordinator moves; a group is rebalanced; the waits of the program stall.
+    #: The kinds of faults. "kill": a broker is killed. "silence", "one way": packets to and from a
+    #: broker are lost, in both directions or in one. "slow": a high latency. "reset", "cut":
+    #: connections are reset, or cut inside a message. Others: a leader or a coordinator moves, a
+    #: group is rebalanced, the waits of the program stall.
     KINDS = (
         "kill",
         "silence",
@@ -216,13 +218,13 @@ class Chaos:
         kind = self._random.choice(self._kinds)
         broker = self._random.choice(self.faults.brokers)
         lasts = self._random.random() * self._lasting
-        if not await self._begin(kind, broker):
+        if not await self._inflict(kind, broker):
             return
         await asyncio.sleep(lasts)
         await self.faults.heal(broker)
 
-    async def _begin(self, kind: str, broker: int) -> bool:
-        """Begin a fault; return whether the fault has a duration and must be healed."""
+    async def _inflict(self, kind: str, broker: int) -> bool:
+        """Inflict a fault; return whether the fault lasts until `heal`, unlike a reset."""
         faults, random = self.faults, self._random
         if kind == "kill":
             await faults.kill(broker)
@@ -236,12 +238,12 @@ class Chaos:
         elif kind == "stall":
             faults.stall(0.05, random.random() * 3)
         else:
-            self._strike(kind, broker)
+            self._inflict_once(kind, broker)
             return False
         return True
 
-    def _strike(self, kind: str, broker: int) -> None:
-        """Inflict a fault that has no duration, such as a reset."""
+    def _inflict_once(self, kind: str, broker: int) -> None:
+        """Inflict a fault that is over at once, such as a reset."""
         faults, random = self.faults, self._random
         if kind == "reset":
             faults.reset(broker)

@@ -1,4 +1,5 @@
-"""A deterministic event loop with virtual time; a seed determines what asyncio leaves open."""
+"""A deterministic event loop with virtual time: a seed determines every order that asyncio leaves
+open."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from typing import Any
 from aiokafka.testing.simulation.network import Network, first_host
 
 __all__ = [
+    "BusyLoopDetector",
     "BusyLoopError",
     "Executors",
     "NotSimulatedError",
-    "Refusals",
     "SimulatedLoop",
     "SimulationError",
-    "SpinWatch",
     "StuckError",
-    "TurningLoop",
+    "UnsupportedFeatures",
     "VirtualTimeError",
+    "VirtualTimeLoop",
     "name_of",
 ]
 
@@ -37,15 +38,16 @@ class SimulationError(Exception):
 
 
 class StuckError(SimulationError):
-    """The program waits, but there is no timer and there are no bytes in transit."""
+    """The program waits, but no timer is pending and no bytes are in transit, so it would wait
+    forever."""
 
 
 class VirtualTimeError(SimulationError):
-    """The program did not end within its virtual time."""
+    """The program did not end within its limit of virtual time."""
 
 
 class BusyLoopError(SimulationError):
-    """A callback runs in every turn of the loop, so virtual time does not advance."""
+    """A callback runs in every turn (iteration) of the loop, so virtual time does not advance."""
 
 
 _ADVICE = {
@@ -60,7 +62,7 @@ _USUAL_ADVICE = (
 
 
 class NotSimulatedError(SimulationError):
-    """The program uses a feature of the system that a simulated loop does not have.
+    """The program uses a feature of the operating system that a simulated loop does not have.
 
     Args:
         what: The feature, in the plural.
@@ -70,17 +72,17 @@ class NotSimulatedError(SimulationError):
         super().__init__(f"a simulated loop has no {what}: {_ADVICE.get(what, _USUAL_ADVICE)}")
 
 
-# -- Busy loops: callbacks in every turn, so that time does not advance
+# -- Busy loops: callbacks in every turn (iteration) of the loop, so that time does not advance
 
 
-# A callback in at least this fraction of all turns is reported as a busy loop.
-_BLAMED = 0.4
+# A callback that runs in at least this fraction of the counted turns is a busy loop.
+_BUSY_FRACTION = 0.4
 
 _Called = Callable[..., object]
 
 
-class SpinWatch:
-    """Counts the scheduled callbacks of a loop for a short time, to find a busy loop.
+class BusyLoopDetector:
+    """Counts which callbacks are scheduled while a busy loop is suspected.
 
     Owns: the flag `is_on`, and the number of calls of each callback.
     """
@@ -94,17 +96,17 @@ class SpinWatch:
         """Count callbacks until :meth:`end`."""
         self.is_on = True
         self._counts.clear()
-        # Override the method only now: counting has no cost unless a busy loop is suspected.
+        # Override `call_soon` only while counting, so that otherwise it costs nothing.
         setattr(self._loop, "call_soon", self._call_soon)  # noqa: B010
 
     def end(self, turns: int) -> None:
-        """Stop counting. Raise :class:`BusyLoopError` with names of callbacks, if one callback was
-        scheduled in at least `_BLAMED` of the `turns`.
+        """Stop counting. Raise :class:`BusyLoopError`, with the names of callbacks, if a callback
+        ran in at least the fraction `_BUSY_FRACTION` of the `turns`.
         """
         self.is_on = False
         self._loop.__dict__.pop("call_soon", None)
         most = self._counts.most_common(3)
-        if most and most[0][1] >= turns * _BLAMED:
+        if most and most[0][1] >= turns * _BUSY_FRACTION:
             named = ", ".join(f"{name} ({count} times)" for name, count in most)
             raise BusyLoopError(
                 f"something runs in every turn of the loop, so that no time goes by; called most "
@@ -133,18 +135,18 @@ def name_of(callback: _Called) -> str:
 # -- Virtual time, and the order of callbacks
 
 
-# Virtual seconds of one turn, so that a task that polls the time with sleep(0) makes progress.
+# Virtual seconds that one turn takes: a task that polls the time with sleep(0) must see it advance.
 _TURN = 10e-6
-# Maximum random delay of a timer: timers for the same moment fire in an order from the seed.
-_BLUR = 1e-6
-# Timers may fire this many seconds early. In asyncio the tolerance is the clock's resolution.
-_EARLY = 1e-9
-# A busy loop is suspected if _MANY_TURNS turns within _WINDOW virtual seconds had no wait.
+# Maximum random delay of a timer. It gives timers for the same moment an order from the seed.
+_TIMER_JITTER = 1e-6
+# Timers that are due within this many seconds fire now, as in asyncio.
+_CLOCK_RESOLUTION = 1e-9
+# A busy loop is suspected after more than _MANY_TURNS turns without a wait in _WINDOW seconds.
 _WINDOW = 0.5
 _MANY_TURNS = 25_000
-# Number of turns in which the callbacks of a suspected busy loop are counted.
+# Number of turns for which the BusyLoopDetector counts.
 _SAMPLE = 2_000
-# Cancelled timers stay in the heap up to this number, or up to half of the timers.
+# Cancelled timers are removed from the heap if more than this number, and half of all timers.
 _MOST_CANCELLED = 50
 _NEVER = float("inf")
 
@@ -152,12 +154,12 @@ _copy_context = contextvars.copy_context
 
 
 class _Handle(asyncio.Handle):
-    """A callback for the next turn. It lacks asyncio's debug information, which would slow down
-    every callback of a run.
+    """A callback for the next turn, without the debug information of asyncio's Handle, which would
+    slow down every callback.
     """
 
     __slots__ = ()
-    # These class attributes replace the instance attributes of asyncio's handle.
+    # asyncio's Handle sets these attributes on each instance.
     _source_traceback = None
     _repr = None
 
@@ -165,7 +167,7 @@ class _Handle(asyncio.Handle):
         self,
         callback: _Called,
         args: tuple[Any, ...],
-        loop: TurningLoop,
+        loop: VirtualTimeLoop,
         context: contextvars.Context | None,
     ) -> None:
         self._callback: Any = callback
@@ -180,7 +182,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """A timer without asyncio's debug information, like `_Handle`."""
+    """A timer without the debug information of asyncio's TimerHandle."""
 
     __slots__ = ()
     _source_traceback = None
@@ -191,7 +193,7 @@ class _TimerHandle(asyncio.TimerHandle):
         when: float,
         callback: _Called,
         args: tuple[Any, ...],
-        loop: TurningLoop,
+        loop: VirtualTimeLoop,
         context: contextvars.Context | None,
     ) -> None:
         self._when = when
@@ -210,17 +212,17 @@ class _TimerHandle(asyncio.TimerHandle):
                 self._loop.cancelled_timers += 1
 
 
-class TurningLoop(asyncio.BaseEventLoop):
+class VirtualTimeLoop(asyncio.BaseEventLoop):
     """A loop with virtual time: if no callback is ready, time jumps to the next timer or external
     event.
 
-    A turn runs the ready callbacks, then the due events, then the due timers, as in asyncio. Where
-    asyncio promises no order, the seed determines the order.
+    A turn is one iteration of the loop. As in asyncio, it runs the ready callbacks, then the due
+    events, then the due timers. Where asyncio promises no order, the seed determines the order.
 
     Owns: the virtual time, the timers, and the future events.
     """
 
-    # Attributes of asyncio's class, used by the inherited stop() and close().
+    # Attributes of asyncio's BaseEventLoop, which its stop() and close() use.
     _ready: deque[asyncio.Handle]
     _scheduled: list[tuple[float, int, _TimerHandle]]
     _stopping: bool
@@ -241,10 +243,11 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._longest_stall = 0.0
         self._limit = _NEVER
         self._window_end = _WINDOW
-        self._look_at = _WINDOW
+        self._next_check_at = _WINDOW
         self._turns_in_window = 0
-        self._spin = SpinWatch(self)
-        # asyncio calls get_debug() for every future and task: the built-in bool() is fastest.
+        self._detector = BusyLoopDetector(self)
+        # asyncio calls get_debug() for every future and task. The built-in bool(), which returns
+        # False, is faster than a method.
         self.get_debug = bool  # type: ignore[method-assign]
 
     def set_debug(self, enabled: bool) -> None:
@@ -282,18 +285,19 @@ class TurningLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call at a virtual time. Timers for the same moment fire in an order from the seed."""
+        """Call `callback` at the virtual time `when`. The seed determines the order of timers for
+        the same moment."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        when += self._chance() * _BLUR
+        when += self._chance() * _TIMER_JITTER
         handle = _TimerHandle(when, callback, args, self, context)
         self._count += 1
         heapq.heappush(self._scheduled, (when, self._count, handle))
         return handle
 
     def happen_at(self, when: float, callback: _Called, *args: Any) -> None:
-        """Call `callback` at a virtual time as an external event, such as arriving bytes. Events
-        for the same moment happen in an order from the seed.
+        """Call `callback` at a virtual time as an external event, such as the arrival of bytes. The
+        seed determines the order of events for the same moment.
         """
         self._count += 1
         heapq.heappush(self._events, (when, self._chance(), self._count, callback, args))
@@ -305,9 +309,9 @@ class TurningLoop(asyncio.BaseEventLoop):
     # -- turns
 
     def limit(self, seconds: float) -> None:
-        """Make the run raise :class:`VirtualTimeError` after `seconds` more of virtual time."""
+        """Raise :class:`VirtualTimeError` from the run in `seconds` of virtual time from now."""
         self._limit = self.now + seconds
-        self._look_at = min(self._limit, self._window_end)
+        self._next_check_at = min(self._limit, self._window_end)
 
     def stall(self, probability: float, longest: float) -> None:
         """Prolong a wait of the loop by up to `longest` seconds, with this probability, as on a
@@ -317,8 +321,8 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._longest_stall = longest
 
     def _run_once(self) -> None:
-        """Run turns until :meth:`stop`. In asyncio this method runs one turn, and is called for
-        each turn, which is slower.
+        """Run turns until :meth:`stop`. asyncio calls this method once for each turn; a loop inside
+        the method is faster.
         """
         ready, events, timers = self._ready, self._events, self._scheduled
         while True:
@@ -332,12 +336,12 @@ class TurningLoop(asyncio.BaseEventLoop):
             else:
                 self._jump()
             now = self.now
-            if now >= self._look_at:
+            if now >= self._next_check_at:
                 self._check_progress()
             while events and events[0][0] <= now:
                 event = heapq.heappop(events)
                 self.call_soon(event[3], *event[4])
-            until = now + _EARLY
+            until = now + _CLOCK_RESOLUTION
             while timers and timers[0][0] < until:
                 timer = heapq.heappop(timers)[2]
                 timer._scheduled = False
@@ -350,7 +354,8 @@ class TurningLoop(asyncio.BaseEventLoop):
                 return
 
     def _call(self, ready: deque[Any]) -> None:
-        """Run the callbacks that are ready now. Newly scheduled callbacks run in the next turn."""
+        """Run the callbacks that are ready now; callbacks that these schedule run in the next
+        turn."""
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
@@ -368,7 +373,7 @@ class TurningLoop(asyncio.BaseEventLoop):
                     )
 
     def _jump(self) -> None:
-        """Advance the time to the next event or timer, or raise StuckError without either."""
+        """Advance the time to the next event or timer. Raise StuckError if there is none."""
         events, timers = self._events, self._scheduled
         if timers:
             until = timers[0][0]
@@ -384,20 +389,20 @@ class TurningLoop(asyncio.BaseEventLoop):
         self.now = until if until > least else least
 
     def _check_progress(self) -> None:
-        """Raise VirtualTimeError at the time limit, BusyLoopError if the loop never waits."""
+        """Raise VirtualTimeError after the time limit, BusyLoopError if the loop does not wait."""
         now = self.now
         if now >= self._window_end:
             self._forget_cancelled()
             turns, self._turns_in_window = self._turns_in_window, 0
             self._window_end = now + _WINDOW
-            if self._spin.is_on:
-                self._spin.end(turns)
+            if self._detector.is_on:
+                self._detector.end(turns)
             elif turns > _MANY_TURNS:
                 self._window_end = now + _SAMPLE * _TURN
-                self._spin.begin()
+                self._detector.begin()
         if now > self._limit:
             raise VirtualTimeError(f"not at its end after {self._limit:.1f} s of virtual time")
-        self._look_at = min(self._limit, self._window_end)
+        self._next_check_at = min(self._limit, self._window_end)
 
     def _forget_cancelled(self) -> None:
         timers = self._scheduled
@@ -407,40 +412,40 @@ class TurningLoop(asyncio.BaseEventLoop):
             self.cancelled_timers = 0
 
 
-# -- Executors: functions for threads, run in the loop
+# -- Executors: the loop itself runs the functions that asyncio would run in threads
 
 
-# Maximum virtual seconds until a function begins, and from its begin until its result arrives.
-_LONGEST = 0.001
+# Maximum virtual seconds until a function begins, and then until its result arrives.
+_LONGEST_STEP = 0.001
 
 
 class Executors:
-    """Runs functions one at a time, at moments that the seed determines.
+    """Runs the functions of `run_in_executor`, one at a time, at moments from the seed.
 
-    Owns: the begin of the last function, and for each executor the end of its last function.
+    Owns: the time at which the last function begins, and by executor the end of its last function.
     """
 
-    def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
+    def __init__(self, loop: VirtualTimeLoop, chance: random.Random) -> None:
         self._loop = loop
         self._random = chance
-        self._begun = 0.0
-        self._over: dict[int, float] = {}
+        self._last_begin = 0.0
+        self._ends: dict[int, float] = {}
 
     def submit(
         self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]
     ) -> asyncio.Future[Any]:
-        """Run a function a moment later; return a future of the result. As with threads, cancelling
-        the future prevents the call only before the function begins.
+        """Schedule the call of a function; return a future of the result. As with threads,
+        cancelling the future has no effect on a function that has begun.
         """
         loop = self._loop
         future: asyncio.Future[Any] = loop.create_future()
-        # Functions begin in the order of the calls. The program's own executor may have one thread,
-        # so each function of the executor waits for the end of the previous function.
-        earliest = max(loop.now, self._begun, self._over.get(id(executor), 0.0))
-        begin = self._begun = earliest + self._random.random() * _LONGEST
-        end = begin + self._random.random() * _LONGEST
+        # Functions begin in the order of the calls. An executor of the program may have one thread
+        # only, so its next function begins after the end of its previous function.
+        earliest = max(loop.now, self._last_begin, self._ends.get(id(executor), 0.0))
+        begin = self._last_begin = earliest + self._random.random() * _LONGEST_STEP
+        end = begin + self._random.random() * _LONGEST_STEP
         if executor is not None:
-            self._over[id(executor)] = end
+            self._ends[id(executor)] = end
         loop.happen_at(begin, self._run, future, func, args, end)
         return future
 
@@ -475,8 +480,8 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 # -- Unsupported features of asyncio
 
 
-class Refusals(asyncio.BaseEventLoop):
-    """Raises NotSimulatedError for the features that a simulated loop does not have."""
+class UnsupportedFeatures(asyncio.BaseEventLoop):
+    """The methods of asyncio's loop that a simulated loop lacks: they raise NotSimulatedError."""
 
     def _refuse(self, what: str) -> Any:
         raise NotSimulatedError(what)
@@ -494,7 +499,7 @@ class Refusals(asyncio.BaseEventLoop):
         return False
 
 
-# As in asyncio, these methods are async: they raise when they are awaited.
+# The missing `async` methods, by feature. They raise when they are awaited.
 _REFUSED = {
     "datagrams": ("create_datagram_endpoint",),
     "Unix sockets": ("create_unix_connection", "create_unix_server"),
@@ -510,7 +515,7 @@ _REFUSED = {
 
 
 def _refusing(what: str) -> Callable[..., Any]:
-    async def refuse(self: Refusals, *args: Any, **options: Any) -> Any:
+    async def refuse(self: UnsupportedFeatures, *args: Any, **options: Any) -> Any:
         self._refuse(what)
 
     return refuse
@@ -518,7 +523,7 @@ def _refusing(what: str) -> Callable[..., Any]:
 
 for _what, _names in _REFUSED.items():
     for _name in _names:
-        setattr(Refusals, _name, _refusing(_what))
+        setattr(UnsupportedFeatures, _name, _refusing(_what))
 
 
 # -- The loop
@@ -528,7 +533,7 @@ _NUMBER = "number_in_simulated_loop"
 _ANY_EVENT = Callable[..., object]
 
 
-class SimulatedLoop(Refusals, TurningLoop):
+class SimulatedLoop(UnsupportedFeatures, VirtualTimeLoop):
     """An asyncio loop with virtual time and an in-memory network.
 
     Ready callbacks run in asyncio's order. Where asyncio promises no order (timers for the same
@@ -550,7 +555,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         self._executors = Executors(self, self.random)
         self._task_count = 0
         self._thread = threading.get_ident()
-        self._strangers: list[str] = []
+        self._foreign_threads: list[str] = []
         self._signals: dict[int, tuple[_ANY_EVENT, tuple[Any, ...]]] = {}
 
     # -- time
@@ -576,7 +581,7 @@ class SimulatedLoop(Refusals, TurningLoop):
             task = super().create_task(coro, name=name, **options)
         else:
             task = asyncio.Task(coro, loop=self, name=name, **options)
-        # An attribute of the task is cheaper than a map of weak references.
+        # The number of the task, for `tasks()`. An attribute is faster than a WeakKeyDictionary.
         setattr(task, _NUMBER, number)
         return task
 
@@ -591,9 +596,9 @@ class SimulatedLoop(Refusals, TurningLoop):
         try:
             super().run_forever()
         except StuckError as error:
-            if self._strangers:
+            if self._foreign_threads:
                 raise StuckError(
-                    f"{error}; other threads wanted to wake it: {self._strangers}"
+                    f"{error}; other threads wanted to wake it: {self._foreign_threads}"
                 ) from None
             raise
 
@@ -603,11 +608,11 @@ class SimulatedLoop(Refusals, TurningLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Do the same as ``call_soon``. A call from another thread raises NotSimulatedError: the
-        seed does not determine the moment of the call.
+        """Call :meth:`call_soon`. Raise NotSimulatedError in another thread, because the seed
+        cannot determine when a thread calls.
         """
         if threading.get_ident() != self._thread:
-            self._strangers.append(threading.current_thread().name)
+            self._foreign_threads.append(threading.current_thread().name)
             raise NotSimulatedError("threads")
         return self.call_soon(callback, *args, context=context)
 
@@ -620,12 +625,12 @@ class SimulatedLoop(Refusals, TurningLoop):
         return self._executors.submit(executor, func, args)
 
     def set_default_executor(self, executor: Any) -> None:
-        """Ignore the executor: functions run in the loop."""
+        """Do nothing: functions run in the loop, not in an executor."""
 
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Any, *args: Any
     ) -> None:
-        """Store the handler for :meth:`send_signal`; real signals are not handled."""
+        """Store the handler, which only :meth:`send_signal` calls: real signals are ignored."""
         self._signals[sig] = (callback, args)
 
     def remove_signal_handler(self, sig: int) -> bool:
@@ -682,7 +687,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         start_serving: bool = True,
         **options: Any,
     ) -> asyncio.AbstractServer:
-        """Listen in the simulated network; port 0 chooses a free port."""
+        """Listen in the simulated network. Port 0 means a free port."""
         if sock is not None:
             self._refuse("sockets of the system")
         server = self.network.listen(protocol_factory, first_host(host), port or 0, tls=ssl)

@@ -1,4 +1,4 @@
-"""The network of a simulated loop: host names, servers, and lines between clients and servers."""
+"""The network of a simulated loop: host names, servers, and the lines (paths) to servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiokafka.testing.simulation.transport import (
 )
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.loop import TurningLoop
+    from aiokafka.testing.simulation.loop import VirtualTimeLoop
 
 __all__ = ["Line", "Network", "SimulatedServer"]
 
@@ -31,7 +31,7 @@ __all__ = ["Line", "Network", "SimulatedServer"]
 
 
 class Line:
-    """The network path between all clients and one server address, with its faults.
+    """The network path between all clients and one server address, with the faults of the path.
 
     Tests may change the public attributes at any time.
     """
@@ -50,16 +50,17 @@ class Line:
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the next connection of which one end has sent this number of bytes. The other end
-        #: gets these bytes, then both ends get a reset. None for no cut.
+        #: Cut the connection on which one end is the next to have sent this number of bytes: the
+        #: other end gets these bytes, then both ends get a reset. None for no cut.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
         self._held: dict[SimulatedSocket, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Lose the packets in the given directions, without an error; deliver packets in the other
-        direction. Once a direction is restored, TCP retransmits and delivers its lost bytes.
+        """Lose the packets in the given directions, without an error, and deliver the packets in
+        the other directions. When a direction works again, its lost bytes are retransmitted, as by
+        TCP.
         """
         self._lost_to_server = to_server
         self._lost_to_client = to_client
@@ -68,7 +69,7 @@ class Line:
             sender.retransmit()
 
     def restore(self) -> None:
-        """Deliver packets again, and end all other faults of the line except its latency."""
+        """End all faults of the line, except its latency. Lost bytes are retransmitted."""
         self.refuses = False
         self.tls_error = None
         self.cut_at = None
@@ -80,11 +81,11 @@ class Line:
         return self._lost_to_server or self._lost_to_client
 
     def holds(self, sender: SimulatedSocket) -> bool:
-        """Return whether the packets that `sender` sends are lost."""
+        """Return whether packets from `sender` are lost."""
         return self._lost_to_server if sender.is_client else self._lost_to_client
 
     def hold(self, sender: SimulatedSocket) -> None:
-        """Make `sender` retransmit its lost bytes when the line changes."""
+        """Register a sender of lost bytes, which retransmits when the faults of the line change."""
         self._held[sender] = None
 
     def delay(self) -> float:
@@ -93,7 +94,8 @@ class Line:
         return shortest + (longest - shortest) * self._random.random()
 
     def split(self, size: int) -> int:
-        """Return how many of `size` bytes arrive first, at random; 0 if they arrive together."""
+        """Return the size of the first of two pieces in which `size` bytes arrive, at random; 0 if
+        the bytes arrive in one piece."""
         if size > 1 and self._random.random() < self.splits:
             return self._random.randrange(1, size)
         return 0
@@ -107,7 +109,7 @@ _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """The result of `loop.create_server`, which behaves as asyncio's Server of this Python.
+    """The server of `loop.create_server`, with the behaviour of asyncio's Server in this Python.
 
     Owns: the list of its connections.
     """
@@ -170,7 +172,7 @@ class SimulatedServer(asyncio.AbstractServer):
             self._forever = None
 
     def close(self) -> None:
-        """Stop listening; open connections stay."""
+        """Stop listening. Open connections stay open."""
         if not self._is_open:
             return
         self._is_open = self._is_serving = False
@@ -226,7 +228,8 @@ _FIRST_CLIENT_PORT = 40_000
 _IP = "127.0.0.1"
 _KEPT_ATTEMPTS = 10_000
 _MARK = struct.Struct(">QBd")
-# Seconds until each retransmission of a lost SYN, and finally until the timeout, as on Linux.
+# Seconds before each retransmission of a lost SYN; the last number, before the timeout. As on
+# Linux.
 _SYN_RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -236,7 +239,7 @@ class Network:
     Owns: the listening servers, the lines, and the open connections.
     """
 
-    def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
+    def __init__(self, loop: VirtualTimeLoop, chance: random.Random) -> None:
         self.loop = loop
         self._random = chance
         self._servers: dict[tuple[str, int], SimulatedServer] = {}
@@ -251,7 +254,7 @@ class Network:
         self._next_port = _FIRST_PORT
         self._next_client_port = _FIRST_CLIENT_PORT
         self._next_number = 1
-        #: Called at every write, with the writing transport and the bytes.
+        #: Called for every write, with the writing transport and the bytes.
         self.observer: Callable[[SimulatedTransport, bytes], object] | None = None
         #: Checksum of the bytes, times and connections of all writes.
         self.checksum = 0
@@ -330,7 +333,7 @@ class Network:
         line = self.line(ip, port)
         line.tried += 1
         self.attempts.append((self.loop.now, line))
-        self._later(line.delay(), self._send_syn, done, line, tls, 0)
+        self._call_later(line.delay(), self._send_syn, done, line, tls, 0)
         try:
             return await done
         except asyncio.CancelledError:
@@ -352,11 +355,12 @@ class Network:
             raise
         return transport, protocol
 
-    def _later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
+    def _call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
         self.loop.happen_at(self.loop.now + delay, callback, *args)
 
     def _send_syn(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
-        """Deliver the SYN of a connection to the server, or retransmit a lost SYN later."""
+        """Deliver the SYN, the first packet of a connection, to the server; retransmit a lost SYN
+        later. `tried` is the number of lost SYNs."""
         if done.done():
             return
         address = (line.host, line.port)
@@ -365,21 +369,21 @@ class Network:
                 timed_out = TimeoutError(errno.ETIMEDOUT, f"Connect call failed {address}")
                 done.set_exception(timed_out)
             else:
-                self._later(_SYN_RETRIES[tried], self._send_syn, done, line, tls, tried + 1)
+                self._call_later(_SYN_RETRIES[tried], self._send_syn, done, line, tls, tried + 1)
             return
         server = self._servers.get(address)
         if server is None or not server.is_serving() or line.refuses:
             refused = ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {address}")
-            self._later(line.delay(), _set_exception, done, refused)
+            self._call_later(line.delay(), _set_exception, done, refused)
         elif tls is not None and (line.tls_error is not None or server.tls is None):
             error = line.tls_error or ssl.SSLError(ssl.SSL_ERROR_SSL, "wrong version number")
-            self._later(line.delay(), _set_exception, done, type(error)(*error.args))
+            self._call_later(line.delay(), _set_exception, done, type(error)(*error.args))
         else:
-            self._later(line.delay(), self._establish, done, line, tls)
+            self._call_later(line.delay(), self._establish, done, line, tls)
 
     def _establish(self, done: asyncio.Future[Any], line: Line, tls: Any) -> None:
-        """Establish a connection at the client, which has received the server's SYN-ACK. The server
-        accepts the connection when the client's next packet arrives.
+        """Complete the connection at the client, which has received the server's SYN-ACK. The
+        server accepts the connection when the client's next packet, the ACK, arrives.
         """
         if done.done():
             return
@@ -388,13 +392,13 @@ class Network:
         client, there = connect_pair(self.loop, line, number, client_port)
         delay = line.delay()
         client.not_before(self.loop.now + delay)
-        self._later(delay, self._accept, there, tls)
+        self._call_later(delay, self._accept, there, tls)
         done.set_result(client)
 
     def _accept(self, end: SimulatedSocket, tls: Any) -> None:
         server = self._servers.get((end.line.host, end.line.port))
         if server is None or (server.tls is None) != (tls is None):
-            # The server has stopped since the SYN, or only one end uses TLS.
+            # The server has stopped after the SYN arrived, or only one end uses TLS.
             end.is_closed = True
             end.send_reset()
             return
@@ -406,26 +410,26 @@ class Network:
 
     # -- for the ends of connections
 
-    def note(self, writer: SimulatedTransport, data: bytes) -> None:
-        """Add a write to the checksum, and report it to the observer."""
+    def record_write(self, writer: SimulatedTransport, data: bytes) -> None:
+        """Add the bytes of a write to the checksum, and call the observer."""
         self.bytes_written += len(data)
         mark = _MARK.pack(writer.number, writer.is_client, self.loop.now)
         self.checksum = zlib.crc32(data, zlib.crc32(mark, self.checksum))
         if self.observer is not None:
             self.observer(writer, data)
 
-    def began(self, transport: SimulatedTransport) -> None:
-        """Add a transport, before its protocol's `connection_made`."""
+    def add_transport(self, transport: SimulatedTransport) -> None:
+        """Add a transport; called before its protocol's `connection_made`."""
         self._open[transport] = None
 
-    def ended(self, transport: SimulatedTransport) -> None:
-        """Remove a transport, before its protocol's `connection_lost`."""
+    def remove_transport(self, transport: SimulatedTransport) -> None:
+        """Remove a transport; called before its protocol's `connection_lost`."""
         self._open.pop(transport, None)
 
     # -- for tests
 
     def line(self, host: str, port: int) -> Line:
-        """Return the line to a server address, which need not have a server."""
+        """Return the line to an address, whether or not a server listens there."""
         found = self._lines.get((host, port))
         if found is None:
             found = self._lines[host, port] = Line(self._random, host, port)
@@ -436,7 +440,7 @@ class Network:
         return [(t.number, t.line) for t in self._open if t.is_client]
 
     def open_transports(self) -> list[SimulatedTransport]:
-        """Return the transports of both ends whose `connection_lost` was not called yet."""
+        """Return the transports, at both ends, whose `connection_lost` was not called yet."""
         return list(self._open)
 
     def reset(self, number: int | None = None, line: Line | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Run one test under many seeds."""
+"""Run one async test once for each of many seeds, in virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
 
     Raises pytest.UsageError for an unsuitable test or wrong arguments of the marker.
     """
-    # Remove wrappers of plugins up to the async function, which keeps the user's decorators.
+    # Remove the wrappers of plugins around the async function, but not the decorators inside.
     test = inspect.unwrap(item.obj, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
         raise pytest.UsageError(f"{item.nodeid}: a test marked simulated must be an async function")
@@ -82,7 +82,7 @@ class _Options:
 def _add_report(
     item: pytest.Item, simulation: Simulation, place: str, error: BaseException
 ) -> None:
-    """Add the failed seed and the end of its timeline to the report of the test."""
+    """Add the failed seed and the end of the run's timeline to the report of the test."""
     lines = simulation.timeline.lines()
     again = f"pytest {shlex.quote(item.nodeid)} --simulation-seed={simulation.seed}"
     text = f"seed {simulation.seed} ({place}) failed; to run it again: {again}"

@@ -1,4 +1,4 @@
-"""Run a program in virtual time, with a seed."""
+"""One run of a program in virtual time, reproducible by its seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Simulation", "simulate"]
 
 T = TypeVar("T")
 
-# Virtual seconds in which the cancelled tasks must end.
+# Virtual seconds after the end of a run, within which the cancelled tasks must end.
 _LAST_SECONDS = 30.0
 _MOST_NAMED = 20
 
@@ -48,13 +48,13 @@ class Simulation:
         self.seed = seed
         self.loop = SimulatedLoop(seed)
         self.network = self.loop.network
-        #: The events of the run in readable form; see `recording`.
+        #: The recorded events of the run, as text; see `recording`.
         self.timeline = Timeline(self.loop)
         self._limit = limit_s
         self._is_recording = recording
-        #: Random source for the test. Its use does not change decisions of the loop and network.
+        #: Random source for the test, independent of the random decisions of the loop and network.
         self.random = random.Random(f"test {seed}")
-        #: Fingerprint of the run, set when it has ended: equal runs have equal fingerprints.
+        #: Fingerprint of the run, set at its end: equal runs have equal fingerprints.
         self.trace = ""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -72,7 +72,7 @@ class Simulation:
             main.close()
             self.loop.close()
             raise
-        with self._in_place():
+        with self._with_replaced_sources():
             if self._is_recording:
                 self.timeline.begin(self.network)
             task = self.loop.create_task(main, name="main")
@@ -83,7 +83,7 @@ class Simulation:
                 self._explain(error)
                 raise
             finally:
-                self.trace = self._mark()
+                self.trace = self._fingerprint()
                 self._finish()
                 self.timeline.end()
 
@@ -130,15 +130,17 @@ class Simulation:
             return
         raise RuntimeError("a simulation has a loop of its own: run it outside of async functions")
 
-    def _mark(self) -> str:
-        # Timers and events draw random numbers, so the next random number depends on their count.
+    def _fingerprint(self) -> str:
+        # The next random number depends on the number of timers and events, each of which draws
+        # one.
         loop = self.loop
         return f"{self.network.checksum:08x}-{loop.turns}-{loop.now:.9f}-{loop.random.random()}"
 
     @contextmanager
-    def _in_place(self) -> Iterator[None]:
-        """Replace aiokafka's clocks and random sources by those of the run; seed `random`."""
-        seams = _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time
+    def _with_replaced_sources(self) -> Iterator[None]:
+        """Replace aiokafka's clocks and random sources by those of the run, and seed `random`,
+        during the block."""
+        saved = _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time
         state = random.getstate()
         _clock.wall_time, _clock.random_bytes = self.loop.wall_time, self.loop.random.randbytes
         _clock.next_number, _clock.running_time = itertools.count(1).__next__, self.loop.time
@@ -147,12 +149,12 @@ class Simulation:
             yield
         finally:
             random.setstate(state)
-            _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time = seams
+            _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time = saved
 
     def _explain(self, error: SimulationError) -> None:
-        """Add the seed, and the place where each task waits, to the text of the error."""
+        """Add the seed, and where each task waits, to the text of the error."""
         tasks = self.loop.tasks()
-        lines = [f"  {task.get_name()}: {_place_of(task)}" for task in tasks[:_MOST_NAMED]]
+        lines = [f"  {task.get_name()}: {_where_waiting(task)}" for task in tasks[:_MOST_NAMED]]
         if len(tasks) > _MOST_NAMED:
             lines.append(f"  and {len(tasks) - _MOST_NAMED} more")
         error.args = ("\n".join([f"{error} (seed {self.seed}). Its tasks:", *lines]),)
@@ -186,7 +188,7 @@ def _report(loop: SimulatedLoop, tasks: list[asyncio.Task[Any]]) -> None:
             )
 
 
-def _place_of(task: asyncio.Task[Any]) -> str:
+def _where_waiting(task: asyncio.Task[Any]) -> str:
     """Return where a task waits: the innermost functions of the program and of aiokafka, with line
     numbers; without either, the innermost function of asyncio.
     """

@@ -1,4 +1,5 @@
-"""The readable events of a simulated run: requests, responses, faults, log messages, notes."""
+"""Records the events of a simulated run as text: requests, responses, faults, log messages,
+notes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ __all__ = ["FrameReader", "Timeline"]
 
 _HEADER = struct.Struct(">hhi")
 _API_VERSIONS = 18
-# Fetch, Heartbeat, ConsumerGroupHeartbeat: omitted unless the response has an error or data.
+# Fetch, Heartbeat, ConsumerGroupHeartbeat: omitted if the response has neither an error nor data.
 _POLLS = (1, 12, 68)
 _MOST_NAMED = 4
 _LONGEST_FRAME = 1 << 30
@@ -35,7 +36,7 @@ Line = Callable[[], str]
 
 
 class _Request:
-    """One request. `is_empty` is set for a poll without data, which the timeline omits."""
+    """One request. `is_empty` is set for a poll whose response has no data: it is omitted."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class _Request:
             size = int.from_bytes(body[_HEADER.size : position], "big", signed=True)
             position += max(size, 0)
             if self.cls.FLEXIBLE is not None and self.version >= self.cls.FLEXIBLE:
-                position += 1  # no tagged fields
+                position += 1  # the number of tagged fields, 0
             message, _ = codec(self.cls, self.version).decode_prefix(body, position)
             return _about(message, self.names)
         except Exception:  # a test may send invalid bytes
@@ -78,7 +79,7 @@ class _Request:
         return f"{self.peer} <- {what} {self.about}".rstrip()
 
     def answered(self, frame: bytes) -> str:
-        """Return the line of the response; empty if request and response are omitted."""
+        """Return the line for the response; empty if the request is omitted (`is_empty`)."""
         try:
             position = 4
             flexible = self.cls.FLEXIBLE is not None and self.version >= self.cls.FLEXIBLE
@@ -106,9 +107,10 @@ class FrameReader:
         self._names: dict[bytes, str] = {}
 
     def feed(self, number: int, is_client: bool, server: str, data: bytes) -> Iterator[Line]:
-        """Yield a function for each frame that `data` completes. The function returns the line of
-        the frame. Call the functions after the last `feed`, because a response may change the line
-        of its request.
+        """Yield a function for each request or response that `data` completes. The function returns
+        the line for the timeline.
+
+        Call the functions after the last `feed`: a response decides whether its request is omitted.
         """
         data = self._parts.pop((number, is_client), b"") + data
         peer = f"{server} [{number}]"
@@ -146,7 +148,8 @@ class FrameReader:
 
 
 def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) -> str:
-    """List the topics and partitions of a request, or those with errors or data of a response."""
+    """Return the topics and partitions in a request. For a response, return those with an error or
+    data."""
     named: list[str] = []
     for place, error, size in _places(message, "", names):
         if error:
@@ -210,9 +213,10 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 
 class Timeline:
-    """Keeps the latest events of a run. Only :meth:`lines` decodes their bytes.
+    """The latest events of a run. Requests and responses are stored as bytes: :meth:`lines` decodes
+    them.
 
-    Owns: the events, undecoded.
+    Owns: the stored events.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.loop import TurningLoop
+    from aiokafka.testing.simulation.loop import VirtualTimeLoop
     from aiokafka.testing.simulation.network import Line, Network, SimulatedServer
 
 __all__ = ["SimulatedSocket", "SimulatedTransport", "connect_pair"]
@@ -20,7 +20,7 @@ __all__ = ["SimulatedSocket", "SimulatedTransport", "connect_pair"]
 # -- Sockets: bytes in transit, buffers, resets
 
 
-# Bytes that both kernels buffer in one direction. A full buffer blocks writes until the peer reads.
+# Bytes that the kernels of both ends buffer in one direction. A full buffer blocks the sender.
 CAPACITY = 256 * 1024
 
 
@@ -30,7 +30,8 @@ def reset_error() -> ConnectionResetError:
 
 
 class SimulatedSocket:
-    """One end of a connection, below asyncio, with callbacks for readable and writable.
+    """One end of a connection, as the operating system presents a socket to asyncio: it calls a
+    reader and a writer when it is readable or writable.
 
     Owns: the sent bytes in transit, and the received unread bytes.
     """
@@ -60,7 +61,13 @@ class SimulatedSocket:
     )
 
     def __init__(
-        self, loop: TurningLoop, line: Line, number: int, name: tuple[str, int], *, is_client: bool
+        self,
+        loop: VirtualTimeLoop,
+        line: Line,
+        number: int,
+        name: tuple[str, int],
+        *,
+        is_client: bool,
     ) -> None:
         self._loop = loop
         #: The line of this connection.
@@ -80,7 +87,8 @@ class SimulatedSocket:
         self.sent = 0
         self.is_closed = False
         self._in_transit: deque[tuple[float, bytes | None]] = deque()
-        """(time of arrival, bytes) of sent pieces; None stands for EOF."""
+        """(time of arrival, bytes) of the sent pieces that have not arrived; None stands for
+        EOF."""
         self._unread_bytes = 0
         """Number of sent bytes that the peer has not read yet."""
         self._inbox: deque[bytes] = deque()
@@ -156,8 +164,8 @@ class SimulatedSocket:
             self._transmit(None)
 
     def close(self) -> None:
-        """Close both directions. Sent bytes still arrive. But if this end has unread bytes, send
-        a reset, as Linux does.
+        """Close both directions. The sent bytes still arrive. If this end has unread bytes, send a
+        reset, as Linux does.
         """
         if self.is_closed:
             return
@@ -172,7 +180,7 @@ class SimulatedSocket:
     # -- bytes in transit
 
     def not_before(self, when: float) -> None:
-        """Deliver no bytes of this end before the time `when`."""
+        """Deliver no bytes from this end before the time `when`."""
         self._arrived_last = max(self._arrived_last, when)
 
     def _transmit(self, piece: bytes | None) -> None:
@@ -218,7 +226,8 @@ class SimulatedSocket:
             peer.reader()
 
     def _reject_data(self) -> None:
-        """Discard bytes to a closed socket, and reset this end; discard EOF without a reset."""
+        """Handle pieces that arrive at the closed peer: bytes cause a reset of this end, EOF does
+        not."""
         has_data = any(piece is not None for _, piece in self._in_transit)
         if has_data and self.line.holds(self.peer):
             self._hold()
@@ -232,12 +241,12 @@ class SimulatedSocket:
         self.line.hold(self)
 
     def retransmit(self) -> None:
-        """Send the lost bytes again, after the faults of the line have changed."""
+        """Send lost bytes again, because the faults of the line have changed."""
         if not self._is_held:
             return
         self._is_held = False
         if self._in_transit:
-            # The first piece gets a new latency, and the later pieces follow.
+            # Give the first piece a new latency. The other pieces arrive after it.
             when = self._loop.now + self.line.delay()
             self._in_transit[0] = (when, self._in_transit[0][1])
             self._arrived_last = max(self._arrived_last, when)
@@ -252,7 +261,7 @@ class SimulatedSocket:
             self._loop.happen_at(self._loop.now + self.line.delay(), self._notify_writer)
 
     def _notify_writer(self) -> None:
-        """Call the writer, unless the peer's packet about the free buffer is lost."""
+        """Call the writer, unless the peer's packet that reports free buffer space is lost."""
         if self.line.holds(self.peer):
             self._hold()
         elif self.writer is not None and self._unread_bytes < CAPACITY:
@@ -271,13 +280,15 @@ class SimulatedSocket:
     # -- resets
 
     def send_reset(self) -> None:
-        """Send a reset, which may be lost; later bytes of the peer then cause another reset."""
+        """Send a reset to the peer. If the reset is lost, the peer's next bytes cause another
+        one."""
         if not self.line.holds(self):
             when = self._loop.now + self.line.delay()
             self._loop.happen_at(max(when, self._arrived_last), self.peer.receive_reset)
 
     def receive_reset(self) -> None:
-        """Handle a reset: discard this end's bytes in transit. The next read or write raises."""
+        """Handle a reset: discard the bytes that this end has in transit. The next read or write
+        raises."""
         if self.is_closed or self._error is not None:
             return
         self._error = reset_error()
@@ -293,13 +304,13 @@ class SimulatedSocket:
             self.writer()
 
     def _cut(self, piece: bytes) -> None:
-        """Deliver `piece` to the peer as the last bytes, then reset both ends."""
+        """Deliver `piece` to the peer, then reset both ends."""
         self.line.cut_at = None
         self.sent += len(piece)
         self._sent_at = -1.0
         self._transmit(piece)
         self._sent_fin = True
-        # Mark the buffer as full, so that no further bytes are sent.
+        # A full buffer accepts no more bytes.
         self._unread_bytes = 1 << 60
         after = max(self._arrived_last, self._loop.now) + self.line.delay()
         self._loop.happen_at(after, self.peer.receive_reset)
@@ -307,7 +318,7 @@ class SimulatedSocket:
 
 
 def connect_pair(
-    loop: TurningLoop, line: Line, number: int, client_port: int
+    loop: VirtualTimeLoop, line: Line, number: int, client_port: int
 ) -> tuple[SimulatedSocket, SimulatedSocket]:
     """Return both ends of a new connection: the client's and the server's."""
     client = SimulatedSocket(loop, line, number, ("127.0.0.1", client_port), is_client=True)
@@ -362,9 +373,9 @@ class SocketInfo:
 
 
 class SimulatedTransport(asyncio.Transport):
-    """The transport of a protocol, with the behaviour of asyncio's transport for sockets.
+    """A transport on a SimulatedSocket that behaves as asyncio's transport for sockets.
 
-    Owns: the write buffer, and the record of called protocol methods.
+    Owns: the write buffer, and which methods of the protocol were called.
     """
 
     def __init__(
@@ -397,11 +408,12 @@ class SimulatedTransport(asyncio.Transport):
         self._is_paused = self._has_end = self._closing = False
         self._writing_paused = False
         self._lost = 0
-        """0 until `connection_lost` is scheduled; afterwards 1, plus the number of lost writes."""
+        """0 until `connection_lost` is scheduled; afterwards 1 plus the number of discarded
+        writes."""
         self._ended = False
         self._said_eof = False
         self.set_protocol(protocol)
-        network.began(self)
+        network.add_transport(self)
         self._loop.call_soon(protocol.connection_made, self)
         self._loop.call_soon(self._start_reading)
 
@@ -512,7 +524,7 @@ class SimulatedTransport(asyncio.Transport):
                 log.warning("socket.send() raised exception.")
             self._lost += 1
             return
-        self._network.note(self, data)
+        self._network.record_write(self, data)
         if not self._buffer:
             try:
                 taken = self._end.send(data)
@@ -527,7 +539,7 @@ class SimulatedTransport(asyncio.Transport):
         self._maybe_pause()
 
     def _write(self) -> None:
-        """Send buffered bytes, when the socket has become writable."""
+        """Send buffered bytes; called when the socket has become writable."""
         if self._lost or not self._buffer:
             return
         try:
@@ -591,7 +603,7 @@ class SimulatedTransport(asyncio.Transport):
             self._loop.call_soon(self._finish, None)
 
     def abort(self) -> None:
-        """Close without sending the write buffer. Bytes sent by the socket still arrive."""
+        """Close at once, and discard the write buffer. Bytes in transit still arrive."""
         self._end_soon(None)
 
     def reset(self) -> None:
@@ -626,7 +638,7 @@ class SimulatedTransport(asyncio.Transport):
     def _finish(self, error: Any) -> None:
         """Call the protocol's `connection_lost`, then close the socket."""
         self._ended = True
-        self._network.ended(self)
+        self._network.remove_transport(self)
         try:
             self._protocol.connection_lost(error)
         finally:

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int32_t
 
-cimport aiokafka.protocol._native as mem
+cimport aiokafka._cpython_native as _cpython
 
 
 cdef class FrameReader:
@@ -13,12 +13,11 @@ cdef class FrameReader:
     cdef object _target
     cdef Py_ssize_t _filled
 
+    cpdef object clear(self)
     cpdef object allow(self, Py_ssize_t max_frame_bytes)
     cpdef object get_buffer(self, Py_ssize_t sizehint=*)
 
-    @cython.locals(
-        data=mem.source_t, end=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, size=int32_t
-    )
+    @cython.locals(end=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, size=int32_t)
     cpdef list advance(self, Py_ssize_t count)
 
     cdef object _begin_large(self, Py_ssize_t size, Py_ssize_t start, Py_ssize_t end)
