@@ -81,19 +81,9 @@ class Interception:
         self._is_closed = False
         for interceptor in self._interceptors:
             self._guard.call(interceptor.configure, options)
-        self._idle: list[Any] = [getattr(each, "_is_idle", None) for each in self._interceptors]
-        self.may_be_idle = None not in self._idle
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether calls of the interceptors would have no effect now, as of a tracer without a
-        recorder. False if `may_be_idle` is."""
-        if not self.may_be_idle:
-            return False
-        for is_idle in self._idle:  # noqa: SIM110  (a generator would cost more than the calls)
-            if not is_idle():
-                return False
-        return True
+        self.is_idle = _idle_check(self._interceptors)
+        """Returns whether calls of the interceptors would have no effect now, as of a tracer
+        without a recorder; None if they always have one."""
 
     def methods(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the methods `name` of all interceptors, as they are now."""
@@ -273,6 +263,13 @@ class Interception:
             _drop(self._waiting.popleft())
         self._tasks.cancel()
         self._advanced.set()
+
+
+def _idle_check(interceptors: Sequence[Any]) -> Callable[[], bool] | None:
+    checks: list[Any] = [getattr(interceptor, "_is_idle", None) for interceptor in interceptors]
+    if None in checks:
+        return None
+    return checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
 
 
 def _overriding(methods: Methods, base: Callable[..., Any]) -> Methods:

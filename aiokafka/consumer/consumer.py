@@ -808,7 +808,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._queue.buffer.begin_call()
         interception = self._context.interception
         if interception is not None:
-            self._queue.buffer.set_interceptor(None if interception.is_idle else interception.begin)
+            is_idle = interception.is_idle is not None and interception.is_idle()
+            self._queue.buffer.set_interceptor(None if is_idle else interception.begin)
         return self._loop.time()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:

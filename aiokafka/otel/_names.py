@@ -132,7 +132,7 @@ except ImportError as error:
     ) from error
 
 
-_NOOPS = {trace.NoOpTracer, metrics.NoOpHistogram, type(None)}
+_NOOPS = (trace.NoOpTracer, metrics.NoOpHistogram)
 _INSTRUMENTATION = "opentelemetry.instrumentation.aiokafka"
 _SUPPRESS: Any = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation")
 
@@ -149,12 +149,9 @@ def is_noop(instrument: Any) -> bool:
     Until there is a provider, the API returns proxies, whose private attributes refer to the object
     that records. If another version of the API has other attributes, the result is False.
     """
-    # These classes are abstract base classes, for which `isinstance` is slow.
-    if type(instrument) is trace.ProxyTracer:
-        instrument = getattr(instrument, "_tracer", instrument)
-    else:
-        instrument = getattr(instrument, "_real_instrument", instrument)
-    return type(instrument) in _NOOPS
+    # `isinstance` is slow, because the classes are abstract base classes.
+    real = getattr(instrument, "_tracer", instrument)
+    return type(real) in _NOOPS or getattr(real, "_real_instrument", real) is None
 
 
 def has_own_spans() -> bool:

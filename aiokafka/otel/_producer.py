@@ -67,6 +67,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         self._keys = keys
         self._partitions = partitions
         self._identity = _names.Identity()
+        # A subclass may have other work to do.
+        self._is_own = type(self) is ProducerTelemetry
         self._sending = {**self._identity.attributes, **_names.operation("send")}
         self._sent = MessageCounter.of(
             "messaging.client.sent.messages",
@@ -90,8 +92,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     def _is_idle(self) -> bool:
         """Return whether `on_send` would change nothing: nothing records spans, and the current
         context has neither a span nor baggage for the headers. Asked before each record."""
-        is_own = type(self) is ProducerTelemetry  # a subclass may have other work to do
-        return is_own and not context.get_current() and _names.is_noop(self._tracer)
+        return not context.get_current() and self._is_own and _names.is_noop(self._tracer)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Start the span of a record; return the record with the trace context in its headers.

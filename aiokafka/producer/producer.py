@@ -497,8 +497,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
         """
-        if (interception := self._interception) is not None and not (
-            interception.may_be_idle and interception.is_idle
+        if (interception := self._interception) is not None and (
+            interception.is_idle is None or not interception.is_idle()
         ):
             sent = self._intercept(
                 interception, topic, value, key, partition, timestamp_ms, headers
