@@ -62,16 +62,12 @@ def spare_dict(instance: Any) -> None:
     creates a `__dict__` again when an attribute is set."""
 
 
-_new_tuple: Callable[..., Any] = tuple.__new__
+make_untracked: Callable[..., Any] = tuple.__new__
+"""Return an instance of a subclass of tuple that the garbage collector ignores.
 
-
-def make_untracked(cls: Any, fields: tuple[Any, ...]) -> Any:
-    """Return an instance of `cls`, a subclass of tuple, that the garbage collector ignores.
-
-    For RecordMetadata, which cannot be part of a reference cycle. An application that keeps the
-    futures of thousands of records would trigger full garbage collections otherwise.
-    """
-    return _new_tuple(cls, fields)
+For RecordMetadata, which cannot be part of a reference cycle. An application that keeps the futures
+of thousands of records would trigger full garbage collections otherwise.
+"""
 
 
 def own_dict(instance: Any) -> dict[str, Any]:

@@ -151,7 +151,7 @@ _SETTLED_AFTER = 5.0
 # Number of earlier states that a StateLog keeps.
 _REMEMBERED = 20
 
-# Seconds within which a healthy broker responds to a request that the broker does not block.
+# Seconds within which a healthy broker responds, unless it blocks the request as a Fetch.
 PROMPT = 1.0
 
 

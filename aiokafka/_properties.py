@@ -274,7 +274,7 @@ def read_login(text: str, mechanism: str) -> Login:
     if not mechanism and login.mechanism:
         return login
     if mechanism not in mechanisms:
-        # Never guess: another mechanism might send the password in clear text.
+        # The setting must name the mechanism: another one might send the password in clear text.
         needed = " or ".join(mechanisms)
         raise ValueError(
             f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"

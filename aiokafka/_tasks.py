@@ -92,12 +92,12 @@ class TaskOwner:
             coro.close()
             self.check()
             raise IllegalStateError(f"{self.name} is stopped: cannot start {name!r}")
-        create = asyncio.get_running_loop().create_task
-        task = self.context.run(create, coro, name=f"{self.name}:{name}")
+        create, context = asyncio.get_running_loop().create_task, self.context
+        task = context.run(create, coro, name=f"{self.name}:{name}")
         self._tasks[task] = None
         # A done callback and not a wrapper coroutine: a wrapper that is cancelled before its first
         # step would leave `coro` un-awaited.
-        task.add_done_callback(self._on_done, context=self.context)
+        task.add_done_callback(self._on_done, context=context)
         return task
 
     def fail(self, name: str, error: BaseException) -> None:

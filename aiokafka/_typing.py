@@ -37,7 +37,7 @@ def later(path: str) -> Any:
     stand_in = ForwardRef(f"__import__({module!r}, fromlist=({name!r},)).{name}")
     if sys.version_info >= (3, 11):
         return stand_in
-    return Annotated[stand_in, "later"]  # Python 3.10 has no union with a ForwardRef
+    return Annotated[stand_in, "later"]  # Python 3.10 cannot put a ForwardRef into a union
 
 
 # -- Types of keys and values, of records and clients

@@ -75,7 +75,8 @@ class FetcherNames:
             record = queue.next_of(wanted)
             if record is not None:
                 return record
-            await fetch.wait_for_records(wanted, None)
+            fetch.await_records(wanted)
+            await queue.wait(wanted, None)
         raise ConsumerStoppedError("the consumer was stopped; make a new one")
 
     async def fetched_records(
@@ -93,9 +94,12 @@ class FetcherNames:
         deadline = self._consumer._loop.time() + timeout
         queue.buffer.begin_call()
         records = queue.take(wanted, limit)
-        while not records and fetch.is_running and await fetch.wait_for_records(wanted, deadline):
+        in_time = True
+        while not records and fetch.is_running and in_time:
+            fetch.await_records(wanted)
+            in_time = await queue.wait(wanted, deadline)
             records = queue.take(wanted, limit)
-        return records or queue.take(wanted, limit)
+        return records
 
 
 def _wanted(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition] | None:

@@ -142,7 +142,7 @@ class Router:
             call.check(response)
             return response
 
-        return await self.retry(attempt, deadline)
+        return await self._retry(attempt, deadline)
 
     async def to_two(self, call: Call[R], deadline: float) -> R:
         """Ask any broker, and a second broker if the first does not know a topic.
@@ -226,7 +226,7 @@ class Router:
             call.check(response)
             return response
 
-        return await self.retry(attempt, deadline)
+        return await self._retry(attempt, deadline)
 
     async def to_coordinator(
         self,
@@ -329,20 +329,18 @@ class Router:
         """
         if self.is_for_controllers:
             refuse(call.request)
-        loop = asyncio.get_running_loop()
-
-        def left() -> float:
-            return max(0.0, min(deadline - loop.time(), self._config.request_timeout))
-
-        connection = await self._client.connection(node_id, timeout=left())
+        loop, longest = asyncio.get_running_loop(), self._config.request_timeout
+        limit = max(0.0, min(deadline - loop.time(), longest))
+        connection = await self._client.connection(node_id, timeout=limit)
         version = connection.pick(call.request, call.max_version)
-        timeout, end = left(), deadline if end is None else end
-        if end <= loop.time():
+        now, end = loop.time(), deadline if end is None else end
+        if end <= now:
             raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
+        limit = max(0.0, min(deadline - now, longest))
         try:
-            # This timer fires before the timer of the whole call, whose error has no reason.
-            async with timeout_after_reading(end + _LATE / 2):
-                return await _response(connection, call.build(version), version, timeout)
+            # This limit is before the timer of the whole call, whose error has no reason.
+            end += _LATE / 2
+            return await _response(connection, call.build(version), version, limit, end)
         except asyncio.TimeoutError:
             text = f"node {node_id}: no response in time, for the broker throttles this client"
             raise RequestTimedOutError(text) from None
@@ -378,22 +376,26 @@ class Router:
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Repeat `attempt` while it fails with a retriable error, until the deadline."""
+        # At the deadline `send` itself raises an error that names the node.
+        return await self._retry(within(deadline + _LATE, attempt), deadline)
+
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """Repeat `attempt`, which ends by the deadline itself as `send` does."""
         backoff = self.backoff()
         try:
-            # At the deadline `send` itself raises an error that names the node.
-            timed = within(deadline + _LATE, attempt)
-            return await until(deadline, timed, lambda _: backoff.next())
+            return await until(deadline, attempt, lambda _: backoff.next())
         except OutOfTimeError as late:
             reason = f"the last attempt: {late.failure}" if late.failure else "no broker responded"
             raise KafkaTimeoutError(f"timed out; {reason}") from late.failure
 
 
 async def _response(
-    connection: BrokerConnection, request: Request[R], version: int, limit: float
+    connection: BrokerConnection, request: Request[R], version: int, limit: float, end: float
 ) -> R:
     """Send a request and return its response; raise RequestTimedOutError after `limit` seconds.
 
-    Throttles by the broker prolong the limit.
+    Throttles by the broker prolong the limit, but only to `end` (loop time): then raises
+    asyncio.TimeoutError.
 
     After a timeout, close the connection unless another request awaits a response on it: closing
     the connection would make the other caller send a change twice. Requests that have timed out,
@@ -402,12 +404,15 @@ async def _response(
     """
     loop, gate = asyncio.get_running_loop(), connection.gate
     if not gate.is_open:
-        await gate.wait(limit)
+        async with timeout_after_reading(end):
+            await gate.wait(limit)
     future = connection.send_nowait(request, version)
     began = max(loop.time(), gate.throttled_until)
     try:
-        while (left := max(began, gate.throttled_until) + limit - loop.time()) > 0:
-            await asyncio.wait((future,), timeout=left)
+        while (due := max(began, gate.throttled_until) + limit) > loop.time():
+            if loop.time() >= end:
+                raise asyncio.TimeoutError
+            await asyncio.wait((future,), timeout=min(due, end) - loop.time())
             if future.done():
                 return future.result()
     finally:

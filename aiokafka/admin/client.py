@@ -265,12 +265,14 @@ class AIOKafkaAdminClient(Reporting):
         Raises IllegalStateError unless the client is started, and TypeError or ValueError if
         `timeout_ms` is not a number.
         """
-        refuse_other_loop(self._loop, type(self).__name__)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            refuse_other_loop(self._loop, type(self).__name__)
         if not self._started:
             state = "closed" if self._closed else "not started"
             raise IllegalStateError(f"the admin client is {state}")
         seconds = self._config.request_timeout if timeout_ms is None else _seconds(timeout_ms)
-        return asyncio.get_running_loop().time() + seconds
+        return loop.time() + seconds
 
     # -- sub-clients
 

@@ -361,7 +361,7 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
     given = _given_certificates(tls)
     try:
         context = create_ssl_context(**given)
-    except OSError as error:  # its subclass ssl.SSLError does not name the file
+    except OSError as error:  # ssl.SSLError, its subclass, names no file
         named = ", ".join(str(path) for name, path in given.items() if name.endswith("file"))
         reason = error.strerror or str(error)
         raise KafkaConfigurationError(f"TLS, {named or 'settings'}: {reason}") from error

@@ -64,7 +64,8 @@ class Signal:
         """Wake all waiters."""
         # A waiter is removed when its task runs, so the dict does not change during this loop.
         for waiter in self.waiters:
-            finish(waiter, True)
+            if not waiter.done():
+                waiter.set_result(True)
 
     async def wait(self, deadline: float | None = None) -> bool:
         """Wait until notified. Return False at `deadline` (loop time; None = no limit)."""
@@ -95,6 +96,8 @@ def make_waiter(
 
 
 # -- counts
+
+RecordSet = bytes | bytearray | memoryview
 
 _NO_COLLECTORS = (ConsumerMetricsCollector, NullConsumerMetricsCollector)
 
@@ -154,39 +157,45 @@ class ConsumerMeter:
 
     # -- fetches
 
-    def responded(self, sent_at: float, throttle_time_ms: int) -> None:
-        """Count the response to a fetch sent at `sent_at` (loop time)."""
+    def responded(
+        self,
+        sent_at: float,
+        throttle_time_ms: int,
+        fetched: Iterable[tuple[PartitionState, RecordSet | None]] = (),
+    ) -> None:
+        """Count the response to a fetch sent at `sent_at` (loop time). `fetched`: the partitions
+        without an error, with their records."""
         self.fetched_at = self._loop.time()
-        self.fetch_latency.observe((self.fetched_at - sent_at) * 1000)
+        seconds = self.fetched_at - sent_at
+        for state, records in fetched:
+            size = 0 if records is None else len(records)
+            self.all.size += size
+            self._topic(state.tp.topic).size += size
+            self.fetch_size.observe(size)
+            if self.collector is not None:
+                self._report_fetched(self.collector, state, records, seconds)
+        self.fetch_latency.observe(seconds * 1000)
         self.throttle_time.observe(throttle_time_ms)
 
-    def fetched(
+    def _report_fetched(
         self,
+        collector: ConsumerMetricsCollector,
         state: PartitionState,
-        records: bytes | bytearray | memoryview | None,
-        sent_at: float,
+        records: RecordSet | None,
+        seconds: float,
     ) -> None:
-        """Count one partition's part of a response."""
-        size = 0 if records is None else len(records)
         topic, partition = state.tp
-        self.all.size += size
-        self._topic(topic).size += size
-        self.fetch_size.observe(size)
-        if self.collector is None:
-            return
         self._guard.call(
-            self.collector.on_fetch_completed,
+            collector.on_fetch_completed,
             topic=topic,
             partition=partition,
-            fetch_seconds=self._loop.time() - sent_at,
+            fetch_seconds=seconds,
             record_count=0 if records is None else count_records(records),
-            size_bytes=size,
+            size_bytes=0 if records is None else len(records),
         )
         lag = state.lag(self._read_committed)
         if lag is not None:
-            self._guard.call(
-                self.collector.on_records_lag, topic=topic, partition=partition, lag=lag
-            )
+            self._guard.call(collector.on_records_lag, topic=topic, partition=partition, lag=lag)
 
     def skipped(self, topic: str, count: int) -> None:
         """Count offsets skipped by a reset after OFFSET_OUT_OF_RANGE."""
@@ -385,6 +394,8 @@ def refuse_reading(owner: object, is_calling: bool) -> None:
 
     `is_calling`: a plain `on_consume` is running, so it is the caller.
     """
+    if not is_calling and _running.get() is None and _intercepting.get() is None:
+        return
     refuse_in_listener(owner, "getone() and getmany()")
     if is_calling or _is_inside(_intercepting, owner):
         raise IllegalStateError("getone() and getmany() cannot be called in on_consume()")

@@ -100,6 +100,8 @@ class ConsumerHealthMonitor:
 
     def look(self) -> None:
         """Determine the state again, because a part has changed; log a new state."""
+        if self._life is not None and self._life == self._states.current.state:
+            return  # STARTING or CLOSED: the parts do not matter
         verdict = self._judge(self._loop.time())
         is_new = self._states.note(verdict, log, is_last=self._life is not None)
         if is_new and verdict.state == ConsumerState.FAILED:

@@ -15,6 +15,8 @@ cdef class PartitionState:
     cdef public int64_t finished
     cdef public int64_t taken
     cdef public object phase
+    cdef public bint is_fetchable
+    cdef public bint needs_offset
     cdef public object reset_to
     cdef public object cursor
     cdef public object target

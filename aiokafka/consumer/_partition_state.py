@@ -326,6 +326,8 @@ class PartitionState:
       interceptors process records: then it is `shown`, the offset of the first of these records.
     - `epoch`: grows with each seek, reset or revocation, which make fetched data void.
     - `is_withheld`: the partition is paused, or its topic is no longer subscribed to.
+    - `is_fetchable`: a fetch may ask for the partition, apart from backoff and buffered records.
+    - `needs_offset`: the OffsetResolver has to find or to validate the position.
     - `call`: number of the latest reading call that returned records; `finished` is the position
       before these records.
     - `taken`: number of records read.
@@ -344,6 +346,8 @@ class PartitionState:
     finished: int
     taken: int
     phase: Phase
+    is_fetchable: bool
+    needs_offset: bool
     reset_to: object
     cursor: FetchCursor
     target: FetchTarget
@@ -368,6 +372,8 @@ class PartitionState:
         self.finished = NO_OFFSET
         self.taken = 0
         self.phase = Phase.UNSET
+        self.is_fetchable = False
+        self.needs_offset = True
         self.reset_to = None  # an OffsetSpec while RESETTING
         self.cursor = FetchCursor()
         self.target = FetchTarget()
@@ -390,16 +396,6 @@ class PartitionState:
     def position(self) -> int | None:
         """Offset of the next record for the application; None while unknown."""
         return None if self.next_offset < 0 else min(self.next_offset, self.shown)
-
-    @property
-    def is_fetchable(self) -> bool:
-        """Whether a fetch may ask for the partition, apart from backoff and buffered records."""
-        return self.phase is Phase.READY and not self.is_withheld
-
-    @property
-    def needs_offset(self) -> bool:
-        """Whether the OffsetResolver has to find or to validate the position."""
-        return self.phase in (Phase.UNSET, Phase.RESETTING, Phase.VALIDATING)
 
     @property
     def is_unset(self) -> bool:
@@ -628,6 +624,7 @@ class PartitionState:
 
     def _update_withheld(self) -> None:
         self.is_withheld = self.paused or not self.is_wanted
+        self.is_fetchable = self.phase is Phase.READY and not self.is_withheld
         self.changed()
 
     def retire(self) -> None:
@@ -653,3 +650,5 @@ class PartitionState:
         if phase not in _TRANSITIONS[self.phase]:
             raise IllegalStateError(f"{self.tp}: {self.phase.name} cannot become {phase.name}")
         self.phase = phase
+        self.is_fetchable = phase is Phase.READY and not self.is_withheld
+        self.needs_offset = phase in (Phase.UNSET, Phase.RESETTING, Phase.VALIDATING)

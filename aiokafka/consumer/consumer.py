@@ -697,8 +697,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             if record is not None:
                 return record
         wanted = as_wanted(partitions) if partitions else None
-        began_at = self._begin_call()
-        if not await self._maybe_yield():
+        began_at = await self._begin_call()
+        if began_at is None:
             raise ConsumerStoppedError(_STOPPED)
         # No await from here to the wait, so that a failure or `stop()` wakes this reader.
         self._check_has_subscription()
@@ -706,7 +706,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         while True:
             record = self._queue.next_of(wanted)
             if record is None:
-                await self._fetch.wait_for_records(wanted, self._next_look(told_at))
+                look_at = self._next_look(told_at)
+                self._fetch.await_records(wanted)
+                await self._queue.wait(wanted, look_at)
                 self._yielded_at = self._loop.time()
                 self._check_can_read()
             elif self._queue.buffer.interceptor is None:
@@ -717,7 +719,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 record = await intercept_one(self._context, record, began_at)
                 if record is not None:
                     return record
-                await self._maybe_yield()
+                if (now := self._loop.time()) - self._yielded_at > _YIELD_AFTER:
+                    await self._yield(now)
                 self._check_can_read()
 
     async def getmany(
@@ -742,8 +745,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def _read_many(
         self, wanted: Set[TopicPartition] | None, timeout_ms: float, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
-        began_at = self._begin_call()
-        if not await self._maybe_yield():
+        began_at = await self._begin_call()
+        if began_at is None:
             return {}
         self._check_has_subscription()
         records = self._queue.take(wanted, limit)
@@ -754,7 +757,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 deadline = self._loop.time() + timeout_ms / 1000
             look_at = self._next_look(told_at)
             until = deadline if look_at is None else min(deadline, look_at)
-            in_time = await self._fetch.wait_for_records(wanted, until)
+            self._fetch.await_records(wanted)
+            in_time = await self._queue.wait(wanted, until)
             self._yielded_at = self._loop.time()
             if self._closed:
                 break
@@ -782,35 +786,33 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if self._subscription.subscription is None:
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
 
-    async def _maybe_yield(self) -> bool:
-        """Let other tasks run, such as fetches, if this reader has not yielded for `_YIELD_AFTER`.
-        Return False if `stop()` was called meanwhile."""
-        now = self._loop.time()
-        share = (now - self._yielded_at) / _YIELD_AFTER
-        self._queue.buffer.pace(share)
-        if share > 1:
-            self._yielded_at = now
-            await self._queue.yield_turn()
-            if self._closed:
-                return False
-            self._check_can_read()
-        return True
-
-    def _begin_call(self) -> float:
-        """Start a reading call, which finishes the records of earlier calls. Return the loop time.
-
-        Called before the first await, so that an auto-commit that is due includes these records.
-        """
+    async def _begin_call(self) -> float | None:
+        """Start a reading call, which finishes the records of earlier calls. Return the loop time;
+        None if `stop()` was called while other tasks ran."""
         self._check_can_read()
         task = asyncio.current_task()
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)
-        self._queue.buffer.begin_call()
+        now, buffer = self._loop.time(), self._queue.buffer
+        # Before the await, so that an auto-commit that is due includes the finished records.
+        buffer.begin_call()
         interception = self._context.interception
         if interception is not None:
             is_idle = interception.is_idle is not None and interception.is_idle()
-            self._queue.buffer.set_interceptor(None if is_idle else interception.begin)
-        return self._loop.time()
+            buffer.set_interceptor(None if is_idle else interception.begin)
+        share = (now - self._yielded_at) / _YIELD_AFTER
+        buffer.pace(share)
+        if share > 1:
+            await self._yield(now)
+            if self._closed:
+                return None
+            self._check_can_read()
+        return now
+
+    async def _yield(self, now: float) -> None:
+        """Let other tasks run, such as fetches: this reader has not yielded for `_YIELD_AFTER`."""
+        self._yielded_at = now
+        await self._queue.yield_turn()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
         """Return an iterator over all records, which ends when the consumer is stopped. `async for`

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._partitions import as_partition
 from aiokafka.abc import ConsumerRebalanceListener
@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer._partition_state import PartitionState as TopicPartitionState
@@ -276,7 +278,7 @@ class SubscriptionState:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
         # An empty assignment in between gives each partition a new state, without position.
-        if not keep:
+        if not keep and self.assignment:
             self._replace([])
         self._replace(tps, topic_ids)
 
@@ -344,11 +346,12 @@ class SubscriptionState:
         old = self.assignment
         states: dict[TopicPartition, PartitionState] = {}
         for tp in tps:
+            is_wanted = self._wants(tp.topic)
             state = old.get(tp)
             if state is None:
                 state = PartitionState(tp)
                 state.fetcher = self._fetcher
-            state.want(self._wants(tp.topic))
+            state.want(is_wanted)
             states[tp] = state
         self.assignment = Assignment(states, old.epoch + 1, topic_ids)
         # Code that still refers to the old object sees that it is replaced (`active`).
@@ -383,14 +386,19 @@ class SubscribedTopics:
         self._health = context.health
         self._denied: dict[str, PartitionState] = {}
 
-    async def follow(self, on_metadata: Callable[[], None]) -> None:
-        """Call `on_metadata` after each new snapshot, until cancelled."""
+    def follow(self, on_metadata: Callable[[], None]) -> Coroutine[Any, Any, None]:
+        """Return a coroutine that calls `on_metadata` after each snapshot from now on, until it is
+        cancelled."""
+        # Get the future now: there may be a snapshot before the coroutine starts to run.
+        return self._follow(self._client.metadata_changed(), on_metadata)
+
+    async def _follow(self, changed: asyncio.Future[None], on_metadata: Callable[[], None]) -> None:
         while True:
-            # Get the future first, so that a snapshot during the calls is not missed.
+            await changed
+            # Get the next future first, so that a snapshot during the calls is not missed.
             changed = self._client.metadata_changed()
             on_metadata()
             self._health.look()
-            await changed
 
     def request(self) -> None:
         """Request metadata of the subscribed topics; of all topics for a pattern."""

@@ -404,7 +404,7 @@ class LastingSums:
         `current` has the current counts of each client."""
         now = {id(client): (weakref.ref(client), counts) for client, counts in current}
         for number, (client, before) in self._last.items():
-            # The id may have been reused for another object.
+            # The id of a deleted client may be that of another client now.
             counts = now[number][1] if number in now and now[number][0]() is client() else {}
             for key in before.keys() - counts.keys():
                 self._sums[key] = added(self._sums.get(key), before[key])

@@ -60,11 +60,18 @@ class Traffic:
     def of(self, node_id: int) -> NodeTraffic:
         """Return the counts of one broker, created on first use."""
         node = self.nodes.get(node_id)
-        if node is None:
-            if len(self.nodes) >= _MOST_NODES:
-                self._gone.absorb(self.nodes.pop(next(iter(self.nodes))))
-            node = self.nodes[node_id] = NodeTraffic()
-        return node
+        return self.join(node_id, NodeTraffic()) if node is None else node
+
+    def join(self, node_id: int, counts: NodeTraffic) -> NodeTraffic:
+        """Add `counts`, those of a new connection, to the counts of a broker; return the latter."""
+        node = self.nodes.get(node_id)
+        if node is not None:
+            node.absorb(counts)
+            return node
+        if len(self.nodes) >= _MOST_NODES:
+            self._gone.absorb(self.nodes.pop(next(iter(self.nodes))))
+        self.nodes[node_id] = counts
+        return counts
 
     def read(
         self, client_id: str, role: str, open_now: int, metadata_age: float | None

@@ -264,8 +264,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.traffic = NodeTraffic()
-        """Counts bytes and requests. The pool replaces it by an object that all connections to a
-        broker share (`join`)."""
+        """Counts bytes and requests. After the connect, all connections to a broker share one
+        object, see `Traffic.join`."""
         self._picked: dict[tuple[type[Request[Any]], int | None], int] = {}
         self.is_retired = False
         """Whether new requests use another connection."""
@@ -428,11 +428,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         _write(self._transport, chunks)
         self._timer.arm(expected.deadline)
         return future
-
-    def join(self, traffic: NodeTraffic) -> None:
-        """Add the previous counts to `traffic`, and use `traffic` for all later counts."""
-        traffic.absorb(self.traffic)
-        self.traffic = traffic
 
     def admit(self) -> None:
         """Raise the limit of a response to the configured length, after the handshake."""

@@ -250,6 +250,8 @@ class Connector:
         self.host = host
         self.port = port
         self._config = config
+        self._uses_tls = config.security.uses_tls
+        self._uses_sasl = config.security.uses_sasl
         self._sources = sources or CredentialSources(config)
         self.peer = self.rename(label, node_id)
         self._greeting = Greeting()
@@ -356,12 +358,11 @@ class Connector:
 
     async def _connect(self, address: str, deadline: float) -> BrokerConnection:
         """Return a new connection after the TCP connect and the TLS handshake."""
-        security = self._config.security
         loop = asyncio.get_running_loop()
         peer = self.peer
         if address != self.host:
             peer = Subject(f"{peer} at {address}", **peer.fields)
-        context = await self._tls_settings(peer, deadline) if security.uses_tls else None
+        context = await self._tls_settings(peer, deadline) if self._uses_tls else None
         try:
             async with timeout_at(deadline):
                 transport, connection = await loop.create_connection(
@@ -370,17 +371,17 @@ class Connector:
                     self.port,
                     ssl=context,
                     # Certificates have names without the final dot.
-                    server_hostname=self.host.removesuffix(".") if security.uses_tls else None,
+                    server_hostname=self.host.removesuffix(".") if self._uses_tls else None,
                 )
         except asyncio.TimeoutError:
             text = f"{peer}: no connection in time: host down, packets dropped"
-            if security.uses_tls:
+            if self._uses_tls:
                 text += (
                     ", or the listener does not answer the TLS handshake (it may expect plaintext)"
                 )
             raise KafkaConnectionError(text) from None
         except OSError as error:
-            raise connect_failure(error, peer, uses_tls=security.uses_tls) from error
+            raise connect_failure(error, peer, uses_tls=self._uses_tls) from error
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -405,8 +406,8 @@ class Connector:
             client_id=config.client_id,
             request_timeout=config.request_timeout,
             max_response_bytes=config.max_response_bytes,
-            uses_tls=config.security.uses_tls,
-            uses_sasl=config.security.uses_sasl,
+            uses_tls=self._uses_tls,
+            uses_sasl=self._uses_sasl,
         )
 
     async def _greet(
@@ -420,7 +421,7 @@ class Connector:
         is_kept = False
         try:
             is_unknown = self._greeting.is_untested and may_be_0_9
-            if is_unknown and not self._config.security.uses_sasl:
+            if is_unknown and not self._uses_sasl:
                 await asyncio.wait((answer,), timeout=min(_PATIENCE, left / 2))
                 if not answer.done():
                     old = await self._probe(address, answer, deadline)
@@ -432,7 +433,7 @@ class Connector:
         finally:
             if not is_kept:
                 _discard(answer)
-        if self._config.security.uses_sasl:
+        if self._uses_sasl:
             from aiokafka.net.authentication import authenticate  # only loaded with SASL
 
             left = deadline - asyncio.get_running_loop().time()

@@ -450,7 +450,7 @@ class ConnectionPool:
         if connection.versions is not None and connection.versions.release >= _MODERN:
             self._learn_of_modern()
         self.traffic.connects += 1
-        connection.join(self.traffic.of(key[0]))
+        connection.traffic = self.traffic.join(key[0], connection.traffic)
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
             # A bootstrap connection was adopted meanwhile: keep it, because it may be in use.

@@ -105,7 +105,7 @@ class _Readings:
     def of(self, observed: _ObservedMetric) -> list[tuple[Tags, Value]]:
         """Return the observations of one instrument."""
         with self._lock:
-            # The age is negative if a simulated clock, which begins at 0, has replaced the clock.
+            # In a test the age is negative after a switch to a simulated clock, which begins at 0.
             if not 0 <= _clock.running_time() - self._read_at < _MAX_AGE:
                 self._read()
                 self._read_at = _clock.running_time()

@@ -134,7 +134,7 @@ class Committer:
             return False
         for (work, offset), before in zip(finished, truncations, strict=True):
             self._queue.store_commit(work, offset, before)
-        self._next_log_at = 0.0  # log the next failure
+        self._next_log_at = 0.0  # log the next failure at once
         return True
 
     def _log_suffix(self) -> str | None:

@@ -56,7 +56,7 @@ class Flow:
         # Partitions with more than `max_uncommitted` records from the lowest unfinished offset on.
         self._over_uncommitted: set[TopicPartition] = set()
         self._not_due: set[TopicPartition] = set()  # partitions with records that are not due
-        self._never_read: set[TopicPartition] = set()  # partitions that are never read
+        self._never_read: set[TopicPartition] = set()  # dead-letter topics, matched by the pattern
         self._paused: set[TopicPartition] = set()
 
     @property
@@ -75,7 +75,8 @@ class Flow:
         """Return the `max_records` for the next `getmany()`."""
         queue, limits = self._queue, self._limits
         few, few_bytes = self._resume_level()
-        # If the limits are reached, `getmany()` returns no records above the resume level.
+        # While the limits are reached, all partitions are paused. `getmany()` returns records only
+        # after the unfinished records have fallen to the resume level.
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._record_size
@@ -201,8 +202,8 @@ class Flow:
 
     def on_assigned(self, tps: Collection[TopicPartition]) -> None:
         """Resume newly assigned partitions, unless there is a reason to pause them."""
-        # `_paused` may be stale: a handler that ended during the revocation may have paused a
-        # partition after `on_revoked()`. But the consumer does not pause newly assigned partitions.
+        # Newly assigned partitions are not paused in the consumer, but `_paused` may have them: a
+        # handler that ended during the revocation may have added them after `on_revoked()`.
         self._paused.difference_update(set(tps) - self._consumer.paused())
         self._apply(tps)
 

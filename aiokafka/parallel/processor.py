@@ -432,7 +432,7 @@ class ParallelConsumer(Generic[KT, VT]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # If `stop()` is cancelled, it is not called again, so these callbacks clean up.
+            # `__aexit__` does not repeat a cancelled `stop()`: these callbacks clean up.
             stack.push_async_exit(self._consumer)
             stack.callback(self._abandon)
             await self.stop()

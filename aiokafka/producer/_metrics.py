@@ -65,7 +65,8 @@ class ProducerMeter:
 
     def __init__(self, log: SubjectLog, collector: ProducerMetricsCollector | None) -> None:
         """A `collector` of the base class or the null class is not called."""
-        self._collector = None if type(collector) in _SILENT else collector
+        self.collector = None if type(collector) in _SILENT else collector
+        """The application's collector; None without one, or if all its methods do nothing."""
         self._guard = Guard(log, "the metrics collector")
         self._loop = asyncio.get_running_loop()
         self._sent_at: dict[ProducerBatch, float] = {}
@@ -96,20 +97,20 @@ class ProducerMeter:
         now = self._loop.time()
         for _, batch in batches:
             builder = batch.builder
-            size = builder.compressed_size or builder.size
+            size = builder.compressed_size
             topic = batch.partition.topic
             for counts in (self.all, self.topics.get(topic) or self._topic(topic)):
                 counts.batches += 1
                 counts.records += builder.record_count
                 counts.size += size
             waited = now - self._back_at.pop(batch, batch.created)
-            self._sent_at[batch] = now
             self.queue_time.observe(waited * 1000)
             self.batch_size.observe(size)
             self.uncompressed += builder.size
-            if self._collector is not None:
+            if self.collector is not None:
+                self._sent_at[batch] = now
                 self._guard.call(
-                    self._collector.on_batch_dispatched,
+                    self.collector.on_batch_dispatched,
                     topic=topic,
                     partition=batch.partition.partition,
                     queue_time_seconds=waited,
@@ -141,29 +142,29 @@ class ProducerMeter:
         if batch.attempts:
             self._back_at.update(dict.fromkeys(parts, self._loop.time()))
 
-    def completed(self, batch: ProducerBatch, is_acknowledged: bool) -> None:
+    def completed(
+        self, batch: ProducerBatch, collector: ProducerMetricsCollector, is_acknowledged: bool
+    ) -> None:
         """Report a batch that was written, or sent with acks=0, to the collector."""
         now = self._loop.time()
-        sent_at = self._sent_at.pop(batch, now)
-        if self._collector is not None:
-            self._guard.call(
-                self._collector.on_batch_completed,
-                topic=batch.partition.topic,
-                partition=batch.partition.partition,
-                send_to_completion_seconds=now - sent_at,
-                record_count=batch.record_count,
-                acknowledged=is_acknowledged,
-                batch_age_seconds=now - batch.created,
-            )
+        self._guard.call(
+            collector.on_batch_completed,
+            topic=batch.partition.topic,
+            partition=batch.partition.partition,
+            send_to_completion_seconds=now - self._sent_at.pop(batch, now),
+            record_count=batch.record_count,
+            acknowledged=is_acknowledged,
+            batch_age_seconds=now - batch.created,
+        )
 
     def failed(self, batch: ProducerBatch, error: BaseException) -> None:
         """Count a batch whose futures have failed, and report it to the collector."""
         self.forget(batch)
         for counts in self._counts(batch):
             counts.errors += batch.record_count
-        if self._collector is not None:
+        if self.collector is not None:
             self._guard.call(
-                self._collector.on_batch_failed,
+                self.collector.on_batch_failed,
                 topic=batch.partition.topic,
                 partition=batch.partition.partition,
                 exception=error,
@@ -226,9 +227,9 @@ class ProducerMeter:
 
     def buffer_waited(self, topic: str, partition: int | None, seconds: float) -> None:
         """Report a wait of `seconds` for memory to the collector; 0 is not reported."""
-        if self._collector is not None and seconds > 0:
+        if self.collector is not None and seconds > 0:
             self._guard.call(
-                self._collector.on_buffer_wait,
+                self.collector.on_buffer_wait,
                 topic=topic,
                 partition=-1 if partition is None else partition,
                 wait_seconds=seconds,

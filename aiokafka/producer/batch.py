@@ -595,9 +595,9 @@ class RecordFuture:
         return len(entries) - len(left)
 
     def _watch(self) -> None:
-        _cpython.track(self)
         outcome = self._current_outcome()
         outcome.watch(self._number, self)
+        _cpython.track(self)
 
     def _wake(self) -> None:
         """Run the callbacks and resolve the twin: the batch has an outcome."""

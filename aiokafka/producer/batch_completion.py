@@ -123,7 +123,6 @@ class BatchCompletion:
             for queue, batch in sent.batches:
                 self._succeed(queue, batch, None)
             return
-        self.meter.responded(sent.sent_at, response.throttle_time_ms)
         results = _results_of(sent.request, response)
         for queue, batch in sent.batches:
             result = results.get(queue.partition)
@@ -157,7 +156,6 @@ class BatchCompletion:
         self.delivered_at = self._loop.time()
         if self.id_state is not None:
             self.id_state.on_success(queue, batch)
-        queue.complete(batch)
         # If the batch timed out in flight, its futures have failed. Its records are in the log all
         # the same, and the sequence continues after them.
         was_done = batch.is_done
@@ -173,13 +171,14 @@ class BatchCompletion:
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
         held = batch.release()
+        queue.complete(batch)
         if not was_done:
             self.pending.finish(batch)
         self.accumulator.memory.release(held)
         if queue.waiting:
             self._send_next(queue)
-        if not was_done:
-            self.meter.completed(batch, result is not None)
+        if not was_done and self.meter.collector is not None:
+            self.meter.completed(batch, self.meter.collector, result is not None)
 
     def _handle_error(
         self,

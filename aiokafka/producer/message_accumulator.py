@@ -30,13 +30,13 @@ from aiokafka.producer.batch import (
 )
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.transaction_manager import PartitionSequence
-from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer._metrics import ProducerMeter
     from aiokafka.producer.node_sender import NodeSender
     from aiokafka.producer.sender import Sender
+    from aiokafka.producer.transaction_manager import ProducerIdState
 else:
     NodeSender = later("aiokafka.producer.node_sender.NodeSender")
     Sender = later("aiokafka.producer.sender.Sender")
@@ -316,12 +316,20 @@ class PartitionQueue:
             if is_another and self.waiting and self.waiting[0].attempts <= MOST_PROMPT_ATTEMPTS:
                 self.retry_at = 0.0
 
-    def take(self, node: NodeSender) -> None:
-        """Move the oldest batch into a request of `node`."""
-        batch = self.waiting.popleft()
+    def take(self, node: NodeSender, id_state: ProducerIdState | None, now: float) -> bool:
+        """Assign a sequence number to the oldest batch, and move it into a request of `node`.
+
+        `id_state` is None without idempotence: then batches have no sequence numbers. Returns False
+        if the batch has to wait for a number. `now` is loop time.
+        """
+        batch = self.waiting[0]
+        if id_state is not None and not id_state.assign_sequence(self, batch, now):
+            return False
+        self.waiting.popleft()
         batch.begin_attempt()
         self.in_flight.append(batch)
         self.in_flight_from = node
+        return True
 
     def complete(self, batch: ProducerBatch) -> None:
         """Remove a batch that the leader has written, and reset the backoff."""
@@ -855,7 +863,11 @@ class MessageAccumulator:
         is_awaited: bool,
     ) -> Future[Any]:
         """Open a batch of `queue` with this record; return its future."""
-        batch = self._new_batch(queue.partition, topic_queues.sizing.new_builder())
+        builder = topic_queues.sizing.new_builder()
+        now = self._loop.time()
+        deadline = now + self._delivery_timeout
+        batch = ProducerBatch(queue.partition, builder, now, deadline, self._loop)
+        batch.reserve(BATCH_OVERHEAD)
         future = batch.add(timestamp, key, value, headers, is_awaited)
         if future is None:
             raise RuntimeError("an empty batch has no room for its first record")
@@ -884,14 +896,6 @@ class MessageAccumulator:
             return False
         batch.grow(min(2 * limit, largest))
         return True
-
-    def _new_batch(self, partition: TopicPartition, builder: RecordBatchBuilder) -> ProducerBatch:
-        """Return a new batch, whose delivery timeout begins now."""
-        now = self._loop.time()
-        deadline = now + self._delivery_timeout
-        batch = ProducerBatch(partition, builder, now, deadline, self._loop)
-        batch.reserve(BATCH_OVERHEAD)
-        return batch
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         queue.append(batch)
@@ -969,8 +973,10 @@ class MessageAccumulator:
         # Records that were sent before this call come before the batch in the partition.
         queue.seal()
         is_open = not builder.closed()
-        batch = self._new_batch(partition, builder.release())
-        batch.reserve(builder.size())
+        now = self._loop.time()
+        deadline = now + self._delivery_timeout
+        batch = ProducerBatch(partition, builder.release(), now, deadline, self._loop)
+        batch.reserve(BATCH_OVERHEAD + builder.size())
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
         batch.set_user_future(future, builder.first_timestamp)
         if not is_open:

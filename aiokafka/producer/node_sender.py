@@ -23,8 +23,8 @@ from aiokafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.record.batch import down_convert
 from aiokafka.record.compression import GZIP, LZ4, SNAPPY, ZSTD, codec_id
-from aiokafka.record.contents import down_convert
 
 if TYPE_CHECKING:
     from aiokafka._config.producer import ProducerConfig
@@ -113,7 +113,7 @@ class ProduceInFlight:
         self.sent_at = sent_at
 
 
-class InFlightRequests:
+class InFlightRequests(deque[ProduceInFlight]):
     """The in-flight requests to one broker, oldest first; completes them in this order.
 
     Owns: these requests, and the time by which the oldest request should have a response. No task
@@ -122,33 +122,25 @@ class InFlightRequests:
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
+        super().__init__()
         self._health = health
         self._completion = completion
         self._node = node
-        self._requests: deque[ProduceInFlight] = deque()
         self._due: Due | None = None
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    @property
-    def responses(self) -> list[asyncio.Future[Any]]:
-        """The futures of the responses to the in-flight requests."""
-        return [sent.response for sent in self._requests]
 
     def add(self, sent: ProduceInFlight) -> None:
         """Add a request that was just sent; `sent.response` has failed if sending failed."""
-        self._requests.append(sent)
+        self.append(sent)
         sent.response.add_done_callback(self._on_done)
-        if len(self._requests) == 1:
+        if len(self) == 1:
             self._expect_oldest()
 
     def abandon(self) -> None:
         """Forget all requests, and release the memory of their batches, which have failed."""
-        for sent in self._requests:
+        for sent in self:
             for _, batch in sent.batches:
                 self._completion.accumulator.memory.release(batch.release())
-        self._requests.clear()
+        self.clear()
         self._expect_oldest()
 
     def on_response(self, request: ProduceRequest, response: ProduceResponse) -> None:
@@ -160,11 +152,11 @@ class InFlightRequests:
            `_on_done`, which runs for request 1 in the next iteration of the event loop, completes
            requests 2 and 3.
         """
-        if not self._requests or self._requests[0].request is not request:
+        if not self or self[0].request is not request:
             return
         try:
-            self._succeed(self._requests.popleft(), response)
-            self._node.send_more()
+            self._succeed(self.popleft(), response)
+            self._node.send()
         except BaseException as error:
             self._node.on_bug(error)
 
@@ -172,11 +164,11 @@ class InFlightRequests:
         """Complete requests that failed, or that had to wait for an older request."""
         # Mark the exception as retrieved: asyncio would log it, for example after `abandon`.
         response.exception()
-        if not self._requests or not self._requests[0].response.done():
+        if not self or not self[0].response.done():
             return
         try:
-            while self._requests and self._requests[0].response.done():
-                sent = self._requests.popleft()
+            while self and self[0].response.done():
+                sent = self.popleft()
                 failure = sent.response.exception()
                 if failure is None:
                     self._succeed(sent, sent.response.result())
@@ -184,7 +176,7 @@ class InFlightRequests:
                     self._fail(sent, failure)
                 else:
                     raise failure
-            self._node.send_more()
+            self._node.send()
         except BaseException as error:
             self._node.on_bug(error)
 
@@ -194,7 +186,10 @@ class InFlightRequests:
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         self._expect_oldest()
         self._health.succeed()
+        if response is not None:
+            self._completion.meter.responded(sent.sent_at, response.throttle_time_ms)
         self._completion.on_response(sent, response)
+        self._completion.accumulator.note_yield()
 
     def _fail(self, sent: ProduceInFlight, error: KafkaError) -> None:
         # Note the error first: an outage counts from the time at which the response was due, which
@@ -202,12 +197,13 @@ class InFlightRequests:
         self._health.note(error)
         self._expect_oldest()
         self._completion.on_failure(sent, error)
+        self._completion.accumulator.note_yield()
 
     def _expect_oldest(self) -> None:
         """Expect the response to the request that is the oldest now; time the wait from now on."""
         if self._due is not None:
             self._health.forgive(self._due)
-        self._due = self._health.expect("Produce", _REPLICATION_TIME) if self._requests else None
+        self._due = self._health.expect("Produce", _REPLICATION_TIME) if self else None
 
 
 # -- Compression, without blocking the event loop for long
@@ -246,7 +242,8 @@ class BatchCompression:
         self._per_turn = _PER_TURN_HARD if is_hard else _PER_TURN.get(codec, 0)
         self._request_size = config.max_request_size
         self._bytes = 0
-        self._queues: deque[PartitionQueue] = deque()
+        self.queues: deque[PartitionQueue] = deque()
+        """The queues whose batch is still to be compressed for the next request."""
         self._begun_at = 0.0
         self._left = 0
         """The free bytes of the next request."""
@@ -258,18 +255,13 @@ class BatchCompression:
         """Restart the count of compressed bytes in a new iteration of the event loop."""
         self._bytes = 0
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether batches of the next request are still to be compressed."""
-        return bool(self._queues)
-
     def begin(self, queues: Iterable[PartitionQueue], now: float) -> None:
         """Begin another request, with batches from `queues`.
 
         Batches that are opened later are for a later request, so that an application that sends
         without a pause cannot delay this request for ever.
         """
-        self._queues.extend(queues)
+        self.queues.extend(queues)
         self._begun_at = now
         self.has_more = False
         self._left = self._request_size
@@ -279,17 +271,17 @@ class BatchCompression:
         iteration of the event loop, so that the loop is not blocked.
         """
         limit = self._per_turn * max(1.0, (now - self._begun_at) / _PATIENCE)
-        while self._queues and self._left > 0:
+        while self.queues and self._left > 0:
             if self._bytes >= limit:
                 self.has_more = True
                 return False
-            batch = self._node.seal_next(self._queues.popleft(), now)
+            batch = self._node.seal_next(self.queues.popleft(), now)
             # A batch that was compressed before may have to wait, so its size does not count.
             if batch is not None and not batch.builder.compressed_size:
                 self._left -= self._compress(batch)
-        if self._queues:
+        if self.queues:
             self.has_more = True
-            self._queues.clear()
+            self.queues.clear()
         return True
 
     def _compress(self, batch: ProducerBatch) -> int:
@@ -346,7 +338,7 @@ class NodeSender:
     records (`_lingering`), and the queues in the backoff after a failure (`_backing_off`).
 
     While the connection accepts requests, callbacks send the batches: `_on_turn`, in the iteration
-    of the event loop after the batch was opened, or `send_more`, after a response. The task, `run`,
+    of the event loop after the batch was opened, or `send`, after a response. The task, `run`,
     connects, and waits while the connection accepts no requests. The callbacks and the task send
     through `_pump`, which never waits. The batches of a partition are in flight on one connection
     at a time, so they arrive in order. After a failure the batches of the partition are sent again
@@ -371,6 +363,8 @@ class NodeSender:
         self._retry_at = 0.0
         """The loop time at which the first backoff of a queue in `_backing_off` ends."""
         self._connection: BrokerConnection | None = None
+        self._version: int | None = None
+        """The version of the last request on `_connection`; None before the first request."""
         self._wake = asyncio.Event()
         self._turn: asyncio.Handle | None = None
         self._context = copy_context()
@@ -401,7 +395,7 @@ class NodeSender:
         else:
             self._lingering.pop(queue, None)
             self._ready[queue] = None
-            # At the limit of in-flight requests, `send_more` sends after the next response.
+            # At the limit of in-flight requests, `send` is called after the next response.
             if len(self.requests) < self._config.max_in_flight_requests:
                 self._pump_soon()
 
@@ -440,7 +434,7 @@ class NodeSender:
             self._wake.clear()
             if self._has_work and await self._connect():
                 self._compression.begin_turn()
-                self._take_turn()
+                self.send()
 
     def _pump_soon(self) -> None:
         """Send in the next iteration of the event loop, with all batches of this iteration."""
@@ -450,32 +444,24 @@ class NodeSender:
     def _on_turn(self) -> None:
         self._turn = None
         self._compression.begin_turn()
-        if not self._has_work:
-            return
-        if self._connection is None or not self._connection.is_ready:
-            self._wake.set()
-            return
         try:
-            self._take_turn()
+            self.send()
         except BaseException as error:
             self.on_bug(error)
 
-    def _take_turn(self) -> None:
-        """Send batches. The caller has checked that the connection accepts requests."""
+    def send(self) -> None:
+        """Send waiting batches, if any; wake `run` if the connection accepts no requests."""
+        if not self._has_work:
+            return
+        connection = self._connection
+        if connection is None or not connection.is_ready:
+            self._wake.set()
+            return
         self._accumulator.note_yield()
-        self._pump()
+        self._pump(connection)
         if self._lingering and not self.requests and self._accumulator.is_yielding:
             # No response and no timer would send the open batches once the application pauses.
             self._pump_soon()
-
-    def send_more(self) -> None:
-        """Send further requests after a response: fewer requests are in flight now."""
-        if self._has_work:
-            if self._connection is not None and self._connection.is_ready:
-                self._take_turn()
-                return
-            self._wake.set()
-        self._accumulator.note_yield()
 
     @property
     def is_busy(self) -> bool:
@@ -502,7 +488,8 @@ class NodeSender:
                 # request closes the connection.
                 why = f"node {self.node_id} has closed the connection of a producer with acks=0"
                 connection.closed.add_done_callback(lambda _: self._client.doubt_metadata(why))
-            self._connection = connection
+            if connection is not self._connection:
+                self._connection, self._version = connection, None
             if not connection.is_ready:
                 await connection.gate.wait(self._config.client.request_timeout)
             if not connection.is_ready:
@@ -527,7 +514,7 @@ class NodeSender:
 
     # -- sending
 
-    def _pump(self) -> None:
+    def _pump(self, connection: BrokerConnection) -> None:
         """Send requests while batches are to be sent, and the connection accepts requests.
 
         Which event leads to a request, and why no batch is forgotten:
@@ -536,7 +523,7 @@ class NodeSender:
            schedules `_on_turn`, which sends the batch: a lone record does not wait.
         2. More batches are opened while the request is in flight. `add` arms the timer for
            `_gather_until`; the batches gather records.
-        3. If the response comes first, the request completes, and `send_more` calls `_pump`. If no
+        3. If the response comes first, the request completes, and `send` calls `_pump`. If no
            other request is in flight, all batches are sent in one request.
         4. If the timer fires first, it schedules `_on_turn`, which calls `_pump` before the
            response.
@@ -550,7 +537,7 @@ class NodeSender:
            id, or for the coordinator. The queue stays in `_ready`; every response, `Sender.resume`
            and `Sender._renew_producer_id` lead to the next attempt.
         9. The application sends without a pause, so open batches are not sent, even in step 3. With
-           a request in flight, the timer is armed. Without one, `_take_turn` schedules another
+           a request in flight, the timer is armed. Without one, `send` schedules another
            `_on_turn` in each iteration.
         10. Compressing the batches of a request takes several iterations of the event loop.
             `_compress` schedules each iteration.
@@ -558,12 +545,12 @@ class NodeSender:
         So a queue with a waiting batch is in one of the three collections, and each collection has
         a pending event: a response, the timer, `_on_turn`, or `_wake`.
         """
-        connection = self._connection
-        assert connection is not None
         start = now = self._loop.time()
         limit = self._config.max_in_flight_requests
         is_ready = True
-        while len(self.requests) < limit and (self._has_work or self._compression.has_begun):
+        while len(self.requests) < limit and (
+            self._ready or self._lingering or self._backing_off or self._compression.queues
+        ):
             if not is_ready and not connection.is_ready:
                 # The connection is lost, throttled, or its write buffer is full: wake `run`, which
                 # waits for a connection.
@@ -588,20 +575,7 @@ class NodeSender:
         in turn, then open batches that have lingered."""
         batches: Batches = []
         left = self._config.max_request_size
-        if self._backing_off and now >= self._retry_at:
-            self._end_backoffs(now)
-        elif self._backing_off:
-            # Arm the timer again, because it may have fired for another purpose before `_retry_at`.
-            self._timer.arm(self._retry_at)
-        late = now - self._config.linger - _LONGEST_GATHER_TIME
-        self._ready.update(self._lingering.pop_created_before(late))
-        if not self._compression.is_used:
-            queues = (*self._ready, *self._lingered(now))
-        elif self._compress(now):
-            queues = tuple(self._ready)
-        else:
-            return batches
-        for queue in queues:
+        for queue in self._due_queues(now):
             batch = self._next_batch(queue, now)
             if batch is None:
                 continue
@@ -617,15 +591,41 @@ class NodeSender:
                 # Send the request now, so that this batch is the first of the next request. If the
                 # request were filled up, smaller batches could overtake this batch for ever.
                 return batches
-            if self._take(queue, batch):
-                left -= size
-                batches.append((queue, batch))
+            if not queue.take(self, self._completion.id_state, now):
+                self._completion.request_identity()
+                self._lingering.pop(queue, None)
+                self._ready[queue] = None
+                continue
+            left -= size
+            batches.append((queue, batch))
+            self.discard(queue)  # added at the end below, so that every partition has its turn
+            if queue.waiting:
+                if _is_filling(queue.waiting[0]):
+                    self._lingering.add(queue)
+                else:
+                    self._ready[queue] = None
         return batches
+
+    def _due_queues(self, now: float) -> tuple[PartitionQueue, ...]:
+        """Return the queues whose oldest batch is sent now, ready queues first.
+
+        With compression, return no queue until the batches of the next request are compressed.
+        """
+        if self._backing_off and now >= self._retry_at:
+            self._end_backoffs(now)
+        elif self._backing_off:
+            # Arm the timer again, because it may have fired for another purpose before `_retry_at`.
+            self._timer.arm(self._retry_at)
+        late = now - self._config.linger - _LONGEST_GATHER_TIME
+        self._ready.update(self._lingering.pop_created_before(late))
+        if not self._compression.is_used:
+            return (*self._ready, *self._lingered(now))
+        return tuple(self._ready) if self._compress(now) else ()
 
     def _compress(self, now: float) -> bool:
         """Compress batches for the next request; return False if compression continues in the next
         iteration of the event loop."""
-        if not self._compression.has_begun:
+        if not self._compression.queues:
             self._compression.begin((*self._ready, *self._lingered(now)), now)
         is_done = self._compression.compress(now)
         if self._compression.has_more:
@@ -717,24 +717,6 @@ class NodeSender:
         is_pipelined = self._completion.id_state is not None or self._config.acks == 0
         return is_pipelined and queue.in_flight_from is self and not queue.in_flight[0].goes_alone
 
-    def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Assign a sequence number to `batch`, and move it from `queue` into flight; return False
-        if the batch has to wait for a number."""
-        id_state = self._completion.id_state
-        if id_state is not None and not id_state.assign_sequence(queue, batch, self._loop.time()):
-            self._completion.request_identity()
-            self._lingering.pop(queue, None)
-            self._ready[queue] = None
-            return False
-        queue.take(self)
-        self.discard(queue)  # added at the end below, so that every partition has its turn
-        if queue.waiting:
-            if _is_filling(queue.waiting[0]):
-                self._lingering.add(queue)
-            else:
-                self._ready[queue] = None
-        return True
-
     def _dispatch(self, connection: BrokerConnection, batches: Batches) -> None:
         """Send one Produce request with `batches`."""
         config = self._config
@@ -746,8 +728,11 @@ class NodeSender:
         )
         response: asyncio.Future[Any]
         try:
-            version = connection.pick(ProduceRequest, self._max_version)
-            _check_version(version, self._codec)
+            version = self._version
+            if version is None or config.transactional_id is not None:
+                version = connection.pick(ProduceRequest, self._max_version)
+                _check_version(version, self._codec)
+                self._version = version
             topic_ids: dict[str, bytes] = {}
             if version > NAMED_TOPICS_VERSION:
                 topic_ids = _ids_of_topics(self._client.cluster, batches)

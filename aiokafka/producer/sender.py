@@ -198,7 +198,7 @@ class Sender:
         A request stays in flight after its batches have timed out. Raises KafkaTimeoutError at
         `deadline` (loop time).
         """
-        responses = [each for node in self._nodes.values() for each in node.requests.responses]
+        responses = [each.response for node in self._nodes.values() for each in node.requests]
         if not responses:
             return
         left = max(0.0, deadline - self._loop.time())

@@ -252,6 +252,10 @@ class Field:
         self.secret = spec.secret
 
 
+# Objects of a class that are made before a constructor is compiled for it.
+_MOST_UNCOMPILED = 8
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Struct:
     """A message or a part of a message, with a keyword-only constructor and comparison by value.
@@ -262,6 +266,7 @@ class Struct:
 
     _specs: ClassVar[dict[str, FieldSpec]] = {}
     _init: ClassVar[Any]
+    _made: ClassVar[int]
     _fields: ClassVar[tuple[Field, ...]]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -278,13 +283,34 @@ class Struct:
         cls = type(self)
         if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
             return  # all defaults, as for defaults of fields: not worth compiling a constructor
-        # The first call compiles a constructor for the class, which replaces this one.
+        # Compiling a constructor takes as long as dozens of calls of this one, and until its first
+        # record, a client makes few messages of each class. So a later call compiles it.
         init = vars(cls).get("_init")
         if init is None:
+            made = vars(cls).get("_made", 0)
+            if made < _MOST_UNCOMPILED and self._assign(values):
+                cls._made = made + 1
+                return
+            # The constructor replaces this one.
             init = cls._init = _make_init(cls)
             if cls.__init__ is Struct.__init__:
                 cls.__init__ = init  # type: ignore[method-assign]
         init(self, **values)
+
+    def _assign(self, values: dict[str, Any]) -> bool:
+        """Set the attributes. Return False if a keyword is missing or unknown."""
+        given = 0
+        for f in fields(type(self)):
+            if f.name in values:
+                value = values[f.name]
+                given += 1
+            elif f.required:
+                return False
+            else:
+                value = f.default
+            # Create a new list for each message, because callers may append to the list.
+            setattr(self, f.name, [] if value is EMPTY else value)
+        return given == len(values)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -257,8 +257,8 @@ async def _list_offset(
     else:
         fenced_epochs.on_error(leader, tp, epoch, found)
     client.request_metadata(f"{state}: offsets were not found")
-    # Raise an error for a response without an error and an offset: it must not count as a loss of
-    # the whole range.
+    # A response with neither an error nor an offset must not count as a loss of the whole range:
+    # raise UnknownError.
     error = UnknownError if isinstance(found, FoundOffset) else found
     raise for_partition(error, tp, "offset not found")
 
@@ -737,7 +737,7 @@ class RangeReader:
         if kind is not None:
             self._report_loss(state, kind, state.range.until, self._loop.time())
         elif state.ends_early and has_another_leader(self._client, state):
-            # The new leader has got no fetch yet.
+            # The new leader has not reported its log end yet.
             state.restart_clock(self._loop.time())
         else:
             self._fail(state.timeout_error(self._limits.timeout))

@@ -16,6 +16,7 @@ __all__ = [
     "copy",
     "cut",
     "cut_like",
+    "field_size",
     "get_i32",
     "get_i64",
     "hash64",
@@ -25,6 +26,7 @@ __all__ = [
     "leaf",
     "murmur2",
     "put_bytes",
+    "put_field",
     "put_i32",
     "put_i64",
     "put_text",
@@ -203,6 +205,19 @@ def put_bytes(out: bytearray, at: int, data: bytes) -> int:
     end = at + len(data)
     out[at:end] = data
     return end
+
+
+def field_size(size: int) -> int:
+    """Return how many bytes `put_field` writes for `size` bytes."""
+    return varint_size(size) + size
+
+
+def put_field(out: bytearray, at: int, data: bytes | None) -> int:
+    """Write the length of `data` as a zigzag varint, -1 for None, and `data`; return the position
+    after it."""
+    if data is None:
+        return put_varint(out, at, -1)
+    return put_bytes(out, put_varint(out, at, len(data)), data)
 
 
 def put_i32(out: bytearray, index: int, value: int) -> None:

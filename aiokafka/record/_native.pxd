@@ -192,6 +192,16 @@ cdef inline Py_ssize_t put_bytes(target_t out, Py_ssize_t at, bytes data) noexce
     return at + len(data)
 
 
+cdef inline Py_ssize_t field_size(Py_ssize_t size) noexcept:
+    return varint_size(size) + size
+
+
+cdef inline Py_ssize_t put_field(target_t out, Py_ssize_t at, bytes data) noexcept:
+    if data is None:
+        return put_varint(out, at, -1)
+    return put_bytes(out, put_varint(out, at, len(data)), data)
+
+
 cdef inline void put_i32(target_t out, Py_ssize_t index, int32_t value) noexcept:
     (<int32_t*> out)[index] = value
 

@@ -15,6 +15,7 @@ cdef class RecordBatchBuilder:
     cdef readonly Py_ssize_t record_count
     cdef readonly int64_t first_timestamp
     cdef readonly int64_t max_timestamp
+    cdef readonly Py_ssize_t compressed_size
     cdef object _level
     cdef bytearray _buffer
     cdef Py_ssize_t _capacity
@@ -25,9 +26,14 @@ cdef class RecordBatchBuilder:
         plain_key=bytes,
         plain_value=bytes,
         delta=int64_t,
+        offset=Py_ssize_t,
         body=Py_ssize_t,
         extra=Py_ssize_t,
         size=Py_ssize_t,
+        out=mem.target_t,
+        at=Py_ssize_t,
+        name=str,
+        content=bytes,
     )
     cpdef Py_ssize_t append(
         self, int64_t timestamp, object key, object value, object headers
@@ -47,12 +53,6 @@ cdef class RecordBatchBuilder:
     )
     cdef bint _append_row(self, RowSource rows, Py_ssize_t row) except -1
 
-    @cython.locals(out=mem.target_t, at=Py_ssize_t, name=str, content=bytes)
-    cdef int _write(
-        self, Py_ssize_t body, int64_t delta, bytes key, bytes value, object headers
-    ) except -1
-    @cython.locals(offset=Py_ssize_t)
-    cdef Py_ssize_t _count(self, int64_t timestamp) noexcept
     @cython.locals(capacity=Py_ssize_t)
     cdef int _grow(self, Py_ssize_t size) except -1
     cpdef object build(
@@ -64,7 +64,5 @@ cdef class RecordBatchBuilder:
     )
 
 
-cdef Py_ssize_t _field_size(Py_ssize_t size) noexcept
-cdef Py_ssize_t _put_field(mem.target_t out, Py_ssize_t at, bytes data) except -1
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t _headers_size(object headers) except -2

@@ -1,4 +1,4 @@
-"""Build record batches of magic 2, the format since Kafka 0.11."""
+"""Build record batches of magic 2 (since Kafka 0.11), and convert them to magic 0 or 1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
+from aiokafka.errors import IllegalArgumentError, IllegalStateError, MessageSizeTooLargeError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import check_level, compress, require_codec
 from aiokafka.record.crc32c import crc32c
@@ -14,7 +14,14 @@ from aiokafka.record.header import HEADER_SIZE, RecordBatch, iter_batches
 from aiokafka.record.reader import RecordReader
 from aiokafka.record.rows import RowSource
 
-__all__ = ["HEADER_SIZE", "RecordBatch", "RecordBatchBuilder", "RecordReader", "iter_batches"]
+__all__ = [
+    "HEADER_SIZE",
+    "RecordBatch",
+    "RecordBatchBuilder",
+    "RecordReader",
+    "down_convert",
+    "iter_batches",
+]
 
 Headers = Iterable[tuple[str, bytes | bytearray | memoryview | None]]
 
@@ -42,14 +49,17 @@ class RecordBatchBuilder:
         self, *, compression: int | None = None, level: int | None = None, size_limit: int
     ) -> None:
         self.compression = compression or 0
-        require_codec(self.compression)
-        check_level(self.compression, level)
+        if self.compression or level is not None:
+            require_codec(self.compression)
+            check_level(self.compression, level)
         self._level = level
         self.size_limit = size_limit
         self.size = HEADER_SIZE
         self.record_count = 0
         self.first_timestamp = -1
         self.max_timestamp = -1
+        self.compressed_size = 0
+        """The size of the built batch in bytes; 0 before it is built."""
         self._buffer = bytearray(max(HEADER_SIZE, min(size_limit, _FIRST_CAPACITY)))
         self._capacity = len(self._buffer)
         self._batch: memoryview | None = None
@@ -88,19 +98,34 @@ class RecordBatchBuilder:
         # builder. Below, no code of the caller runs, so the sizes match the bytes that are written.
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
-        delta = timestamp - self.first_timestamp if self.record_count else 0
-        body = 1 + mem.varint_size(delta) + mem.varint_size(self.record_count) + extra
-        body += 1 if plain_key is None else _field_size(len(plain_key))
-        body += 1 if plain_value is None else _field_size(len(plain_value))
+        offset = self.record_count
+        delta = timestamp - self.first_timestamp if offset else 0
+        body = 1 + mem.varint_size(delta) + mem.varint_size(offset) + extra
+        body += 1 if plain_key is None else mem.field_size(len(plain_key))
+        body += 1 if plain_value is None else mem.field_size(len(plain_value))
         size = self.size + mem.varint_size(body) + body
-        if size > self._capacity:
-            if size > self.size_limit and self.record_count:
-                return -1
-            self._grow(size)
-        elif size > self.size_limit and self.record_count:
+        if size > self.size_limit and offset:
             return -1
-        self._write(body, delta, plain_key, plain_value, pairs)
-        return self._count(timestamp)
+        if size > self._capacity:
+            self._grow(size)
+        out = mem.target(self._buffer)
+        at = mem.put_varint(out, self.size, body)
+        out[at] = 0  # record attributes: Kafka defines none
+        at = mem.put_varint(out, at + 1, delta)
+        at = mem.put_varint(out, at, offset)
+        at = mem.put_field(out, at, plain_key)
+        at = mem.put_field(out, at, plain_value)
+        at = mem.put_varint(out, at, len(pairs))
+        for name, content in pairs:
+            at = mem.put_varint(out, at, mem.text_size(name))
+            at = mem.put_text(out, at, name)
+            at = mem.put_field(out, at, content)
+        self.size = at
+        if not offset:
+            self.first_timestamp = timestamp
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        self.record_count = offset + 1
+        return offset
 
     def append_rows(self, rows: RowSource, order: bytearray, start: int, stop: int) -> int:
         """Add the rows `order[start:stop]`, where `order` is an array of int32.
@@ -150,34 +175,11 @@ class RecordBatchBuilder:
         else:
             at = rows._headers.put(row, out, at)
         self.size = at
-        self._count(timestamp)
+        if not self.record_count:
+            self.first_timestamp = timestamp
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        self.record_count += 1
         return True
-
-    def _write(
-        self, body: int, delta: int, key: bytes | None, value: bytes | None, headers: Any
-    ) -> None:
-        out = mem.target(self._buffer)
-        at = mem.put_varint(out, self.size, body)
-        out[at] = 0  # record attributes: Kafka defines none
-        at = mem.put_varint(out, at + 1, delta)
-        at = mem.put_varint(out, at, self.record_count)
-        at = _put_field(out, at, key)
-        at = _put_field(out, at, value)
-        at = mem.put_varint(out, at, len(headers))
-        for name, content in headers:
-            at = mem.put_varint(out, at, mem.text_size(name))
-            at = mem.put_text(out, at, name)
-            at = _put_field(out, at, content)
-        self.size = at
-
-    def _count(self, timestamp: int) -> int:
-        offset = self.record_count
-        if offset == 0:
-            self.first_timestamp = self.max_timestamp = timestamp
-        elif timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        self.record_count = offset + 1
-        return offset
 
     def _grow(self, size: int) -> None:
         if size > _MAX_SIZE:
@@ -192,11 +194,6 @@ class RecordBatchBuilder:
         # the buffer exists: compiled code writes unchecked within the capacity.
         mem.resize(self._buffer, capacity)
         self._capacity = capacity
-
-    @property
-    def compressed_size(self) -> int:
-        """The size of the built batch in bytes; 0 before it is built."""
-        return 0 if self._batch is None else len(self._batch)
 
     def build(
         self,
@@ -217,6 +214,7 @@ class RecordBatchBuilder:
         if batch is None:
             # No records can be added from here on, even after an error below.
             batch = self._batch = self._pack()
+            self.compressed_size = len(batch)
         elif identity == self._identity:
             return batch
         else:
@@ -266,17 +264,6 @@ class RecordBatchBuilder:
         batch[_CRC_AT:_CRC_START] = crc32c(batch[_CRC_START:]).to_bytes(4, "big")
 
 
-def _field_size(size: int) -> int:
-    return mem.varint_size(size) + size
-
-
-def _put_field(out: Any, at: int, data: bytes | None) -> int:
-    if data is None:
-        return mem.put_varint(out, at, -1)
-    at = mem.put_varint(out, at, len(data))
-    return mem.put_bytes(out, at, data)
-
-
 def _headers_size(headers: Any) -> int:
     """Return the encoded size of the headers with their count; -1 if a header is not a tuple of str
     and bytes or None."""
@@ -287,11 +274,11 @@ def _headers_size(headers: Any) -> int:
         name, value = header
         if type(name) is not str:
             return -1
-        size += _field_size(mem.text_size(name))
+        size += mem.field_size(mem.text_size(name))
         if value is None:
             size += 1
         elif type(value) is bytes:
-            size += _field_size(len(value))
+            size += mem.field_size(len(value))
         else:
             return -1
     return size
@@ -315,3 +302,21 @@ def _plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
         value = None if value is None else _plain(f"the value of the header {name!r}", value)
         plain.append((str.__str__(name), value))
     return plain
+
+
+def down_convert(
+    batch: bytes | bytearray | memoryview, magic: int, codec: int = 0, level: int | None = None
+) -> bytes:
+    """Convert a built magic 2 batch to a message set of magic 0 or 1, for brokers before Kafka
+    0.11.
+
+    Raises IllegalArgumentError for records with headers, which magic 0 and 1 do not support.
+    """
+    from aiokafka.record.legacy import build_message_set  # for brokers before Kafka 0.11
+
+    items = []
+    for record in RecordReader(batch, "", -1, position=0, check_crcs=False).take(len(batch)):
+        if record.headers:
+            raise IllegalArgumentError("headers need a broker of Kafka 0.11 or later")
+        items.append((record.timestamp, record.key, record.value))
+    return build_message_set(magic, items, codec, level)

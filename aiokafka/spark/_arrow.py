@@ -79,7 +79,7 @@ class ArrowRows:
 
     def _types(self, types: bytearray, size: int) -> Any:
         first = types[:1]
-        if types.count(first) == len(types):  # usual: a topic has one type
+        if types.count(first) == len(types):  # usual: all records have one type
             return self._type.array(int.from_bytes(first, sys.byteorder, signed=True), size)
         return _numbers(types, size, pa.int8()).cast(pa.int32())
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiokafka.testing.acls import Acls
     from aiokafka.testing.actions import Action, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
-    from aiokafka.testing.cluster import FakeCluster
+    from aiokafka.testing.cluster import FakeCluster, ServedCluster
     from aiokafka.testing.controller import Controller
-    from aiokafka.testing.coordinators import Coordinators
     from aiokafka.testing.faults import Faults
-    from aiokafka.testing.groups import Groups
+    from aiokafka.testing.groups import Coordinators, Groups
     from aiokafka.testing.log import PartitionLog
     from aiokafka.testing.proxy import FaultProxy
     from aiokafka.testing.quotas import Quotas
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import TopicRefusedError
-    from aiokafka.testing.threaded import ServedCluster
     from aiokafka.testing.transactions import Transactions
 
 __all__ = [
@@ -59,18 +57,16 @@ __all__ = [
 
 _HOMES = {
     "acls": ("Acls",),
-    "cluster": ("FakeCluster",),
+    "cluster": ("FakeCluster", "ServedCluster"),
     "controller": ("Controller",),
-    "coordinators": ("Coordinators",),
     "faults": ("Faults",),
-    "groups": ("Groups",),
+    "groups": ("Coordinators", "Groups"),
     "log": ("PartitionLog",),
     "proxy": ("FaultProxy",),
     "quotas": ("Quotas",),
     "replication": ("Replication",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "security": ("Security",),
-    "threaded": ("ServedCluster",),
     "state": ("TopicRefusedError",),
     "transactions": ("Transactions",),
 }

@@ -34,6 +34,10 @@ def check_seconds(name: str, given: Any) -> None:
 # -- Actions
 
 
+ErrorCode = int | type[BrokerResponseError]
+"""An error code, or the error class with that code."""
+
+
 class CloseConnectionError(Exception):
     """The broker closes the connection without a response."""
 
@@ -41,11 +45,15 @@ class CloseConnectionError(Exception):
 class RefusedError(Exception):
     """The broker rejects a request, or an item of a request. If a handler raises this error, the
     response has `errno` for every item of the request.
+
+    Args:
+        error: An error code, or an error class of :mod:`aiokafka.errors`.
+        message: The error message of the response.
     """
 
-    def __init__(self, errno: int, message: str = "") -> None:
-        super().__init__(message or errno)
-        self.errno = errno
+    def __init__(self, error: ErrorCode, message: str = "") -> None:
+        self.errno = error if isinstance(error, int) else error.errno
+        super().__init__(message or self.errno)
         self.message = message
 
 
@@ -62,7 +70,7 @@ class Fail:
         cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=2)
     """
 
-    error: int | type[BrokerResponseError]
+    error: ErrorCode
 
     def __post_init__(self) -> None:
         if not isinstance(getattr(self.error, "errno", self.error), int):

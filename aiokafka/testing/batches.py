@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka import errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.crc32c import crc32c
-from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.actions import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord
@@ -44,13 +44,13 @@ class BatchRefusedError(RefusedError):
 
     def __init__(
         self,
-        errno: int,
+        error: ErrorCode,
         message: str,
         *,
         in_log: bool = False,
         blamed: Mapping[int, str] | None = None,
     ) -> None:
-        super().__init__(errno, message)
+        super().__init__(error, message)
         self.in_log = in_log
         """Whether the log rejected the batch: the response then has the log start offset."""
         self.blamed = dict(blamed or {})
@@ -144,12 +144,12 @@ def _parse_one(data: memoryview, size: int) -> Batch:
         raise BatchRefusedError(errno, f"record batch has magic {magic}, 2 is required")
     if size < HEADER_SIZE:
         raise BatchRefusedError(
-            errors.CorruptRecordException.errno, f"record batch of {size} bytes is impossible"
+            errors.CorruptRecordException, f"record batch of {size} bytes is impossible"
         )
     base_offset, _length, leader_epoch, _magic, crc, *fields = _HEADER.unpack_from(data)
     if crc32c(data[_ATTRIBUTES_OFFSET:]) != crc:
         raise BatchRefusedError(
-            errors.CorruptRecordException.errno, "record batch checksum does not match"
+            errors.CorruptRecordException, "record batch checksum does not match"
         )
     # From the attributes on, the fields of `Batch` are in the order of the header.
     return Batch(data, base_offset, leader_epoch, *fields)
@@ -162,19 +162,13 @@ def check_from_client(batch: Batch) -> None:
         BatchRefusedError: the batch is invalid.
     """
     if batch.is_control:
-        raise BatchRefusedError(errors.InvalidRecord.errno, "clients may not write control batches")
+        raise BatchRefusedError(errors.InvalidRecord, "clients may not write control batches")
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
-        raise BatchRefusedError(
-            errors.InvalidRecord.errno, "record count and last offset delta disagree"
-        )
+        raise BatchRefusedError(errors.InvalidRecord, "record count and last offset delta disagree")
     if batch.is_transactional and batch.producer_id < 0:
-        raise BatchRefusedError(
-            errors.InvalidRecord.errno, "transactional batch without a producer id"
-        )
+        raise BatchRefusedError(errors.InvalidRecord, "transactional batch without a producer id")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise BatchRefusedError(
-            errors.InvalidRecord.errno, "idempotent batch without a sequence number"
-        )
+        raise BatchRefusedError(errors.InvalidRecord, "idempotent batch without a sequence number")
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
@@ -274,12 +268,12 @@ def from_message_set(data: Buffer) -> bytes:
     magic = magic_of(data)
     if magic not in (0, 1):
         raise BatchRefusedError(
-            errors.CorruptRecordException.errno, "only messages of magic 0 and 1 are taken"
+            errors.CorruptRecordException, "only messages of magic 0 and 1 are taken"
         )
     try:
         found = decode_records(data, "", 0, 0)
     except CorruptRecordError as exc:
-        raise BatchRefusedError(errors.CorruptRecordException.errno, str(exc)) from exc
+        raise BatchRefusedError(errors.CorruptRecordException, str(exc)) from exc
     attributes = data[17]
     items: list[Item] = [(r.timestamp if magic else -1, r.key, r.value, ()) for r in found]
     return build_batch(items, codec=attributes & CODEC_MASK)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import _clock, errors
-from aiokafka.testing.actions import RefusedError
+from aiokafka.testing.actions import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from aiokafka.testing.script import Script
@@ -34,8 +34,8 @@ class GroupState(Enum):
 class GroupRefusedError(RefusedError):
     """The group coordinator rejects the request of a member."""
 
-    def __init__(self, errno: int, member_id: str = "") -> None:
-        super().__init__(errno)
+    def __init__(self, error: ErrorCode, member_id: str = "") -> None:
+        super().__init__(error)
         self.member_id = member_id
         """The new member id, if the error is MEMBER_ID_REQUIRED: the client joins again with it."""
 
@@ -163,29 +163,29 @@ class ClassicGroup:
                 return self._replace_static(static, request)
             return self._join_new(request)
         if static is not None and static.member_id != request.member_id:
-            raise GroupRefusedError(errors.FencedInstanceId.errno)
+            raise GroupRefusedError(errors.FencedInstanceId)
         if request.member_id in self.pending:
             self.pending.pop(request.member_id).cancel()
             return self._add(request, request.member_id)
         member = self.members.get(request.member_id)
         if member is None:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         return self._join_again(member, request)
 
     def _check_protocols(self, request: JoinRequest) -> None:
         if not request.protocol_type or not request.protocols:
-            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError)
         others = [m for m in self.members.values() if m.member_id != request.member_id]
         if not others:
             return
         names = {name for name, _ in request.protocols}
         common = set.intersection(*({name for name, _ in m.protocols} for m in others))
         if request.protocol_type != self.protocol_type or not names & common:
-            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError)
 
     def _join_new(self, request: JoinRequest) -> asyncio.Future[Joined]:
         if len(self.members) + len(self.pending) >= self.max_size:
-            raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
+            raise GroupRefusedError(errors.GroupMaxSizeReached)
         prefix = request.instance_id or request.client_id
         member_id = f"{prefix}-{_clock.random_uuid()}"
         if request.instance_id is None and request.needs_member_id:
@@ -193,7 +193,7 @@ class ClassicGroup:
             self.pending[member_id] = loop.call_later(
                 request.session_timeout, self._forget_pending, member_id
             )
-            raise GroupRefusedError(errors.MemberIdRequired.errno, member_id)
+            raise GroupRefusedError(errors.MemberIdRequired, member_id)
         return self._add(request, member_id)
 
     def _forget_pending(self, member_id: str) -> None:
@@ -256,7 +256,7 @@ class ClassicGroup:
 
     def _wait_for_join(self, member: Member) -> asyncio.Future[Joined]:
         if member.joining is not None and not member.joining.done():
-            member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError.errno))
+            member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError))
             member.joining.exception()  # retrieved: no warning if it is never awaited
         member.joining = asyncio.get_running_loop().create_future()
         # A member that waits for a JoinGroup response sends no heartbeats: stop its session timer.
@@ -272,8 +272,8 @@ class ClassicGroup:
         """Make all members rejoin, unless a rebalance is in progress."""
         if self.state is GroupState.PREPARING or not self.members:
             return
-        # The leader may be computing an assignment for the former members. Its SyncGroup request,
-        # and those that wait for it, must fail.
+        # The leader may be computing an assignment for the former members. Fail the SyncGroup
+        # requests that wait for that assignment.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
                 _fail(member.syncing, errors.RebalanceInProgressError.errno)
@@ -355,7 +355,7 @@ class ClassicGroup:
         """Handle a SyncGroup request; return a future of the member's assignment."""
         member = self.check_member(member_id, instance_id, generation)
         if self.state is GroupState.PREPARING:
-            raise GroupRefusedError(errors.RebalanceInProgressError.errno)
+            raise GroupRefusedError(errors.RebalanceInProgressError)
         self._restart_session(member)
         if self.state is GroupState.STABLE:
             return _done(member.assignment)
@@ -394,14 +394,14 @@ class ClassicGroup:
         """Return the member of a request; reject a member id or generation that is not current."""
         static = self._static(instance_id)
         if instance_id is not None and static is None:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         if static is not None and static.member_id != member_id:
-            raise GroupRefusedError(errors.FencedInstanceId.errno)
+            raise GroupRefusedError(errors.FencedInstanceId)
         member = self.members.get(member_id)
         if member is None:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         if generation != self.generation:
-            raise GroupRefusedError(errors.IllegalGenerationError.errno)
+            raise GroupRefusedError(errors.IllegalGenerationError)
         return member
 
     # -- leaving -------------------------------------------------------------------------------
@@ -411,15 +411,15 @@ class ClassicGroup:
         if instance_id is not None:
             static = self._static(instance_id)
             if static is None:
-                raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+                raise GroupRefusedError(errors.UnknownMemberIdError)
             if member_id not in ("", static.member_id):
-                raise GroupRefusedError(errors.FencedInstanceId.errno)
+                raise GroupRefusedError(errors.FencedInstanceId)
             member_id = static.member_id
         if member_id in self.pending:
             self._forget_pending(member_id)
             return
         if member_id not in self.members:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         self.remove(member_id)
 
     def remove(self, member_id: str) -> None:

@@ -1,12 +1,16 @@
-"""A Kafka cluster inside the test process."""
+"""A Kafka cluster inside the test process, in the loop of the test or in a thread."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import inspect
 import random
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._typing import Self, later
 from aiokafka.protocol.schema import Request
@@ -16,9 +20,8 @@ from aiokafka.testing.actions import Answer, check_whole
 from aiokafka.testing.broker import FakeBroker
 from aiokafka.testing.connection import address_of
 from aiokafka.testing.controller import Controller
-from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.faults import Faults
-from aiokafka.testing.groups import Groups
+from aiokafka.testing.groups import Coordinators, Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.proxy import FaultProxy
 from aiokafka.testing.quotas import Quotas
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from aiokafka.testing.security import Security
 else:
     Security = later("aiokafka.testing.security.Security")
+
+T = TypeVar("T")
 
 
 class FakeCluster:
@@ -482,3 +487,96 @@ class FakeCluster:
             await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
         """
         await self._script.wait_for(condition, timeout_s)
+
+
+class ServedCluster:
+    """A :class:`FakeCluster` in a thread with its own event loop.
+
+    Args:
+        brokers: Number of brokers.
+        options: Further arguments of :class:`FakeCluster`.
+
+    Example::
+
+        with ServedCluster(brokers=3) as server:
+            server.call(lambda cluster: cluster.create_topic("orders", partitions=6))
+            send_orders(server.bootstrap_servers)       # a blocking client
+            assert server.call(lambda cluster: len(cluster.log("orders", 0).records())) == 1
+    """
+
+    def __init__(self, brokers: int = 1, **options: Any) -> None:
+        self._arguments = (brokers, options)
+        self._started: concurrent.futures.Future[FakeCluster] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
+
+    def start(self, timeout_s: float = 60) -> None:
+        """Start the thread and the brokers; raise their error, or RuntimeError if called again."""
+        if self._thread.ident is not None:
+            raise RuntimeError("a ServedCluster runs once: make another one")
+        self._thread.start()
+        self._started.result(timeout_s)
+
+    def stop(self, timeout_s: float = 60) -> None:
+        """Stop the brokers and the thread. A second call does nothing."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(timeout_s)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``"host:port"`` of every broker, separated by commas."""
+        return self._running().bootstrap_servers
+
+    def call(self, function: Callable[[FakeCluster], T | Awaitable[T]], timeout_s: float = 30) -> T:
+        """Call a function with the cluster, in the loop of the brokers, and return its result.
+
+        Args:
+            function: A plain function, or a coroutine function.
+            timeout_s: Seconds to wait for the result.
+
+        Raises the exception of the function; TimeoutError of `concurrent.futures` after `timeout_s`
+        seconds, when the function is cancelled; RuntimeError if the cluster does not run.
+        """
+        cluster = self._running()
+
+        async def run() -> T:
+            result = function(cluster)
+            return await result if inspect.isawaitable(result) else result
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            if future.done():  # TimeoutError is the function's own exception
+                raise
+            future.cancel()
+            text = f"the function has not ended after {timeout_s:g} s"
+            raise concurrent.futures.TimeoutError(text) from None
+
+    def _running(self) -> FakeCluster:
+        if not (self._thread.is_alive() and self._started.done()):
+            raise RuntimeError("the cluster does not run: use it in a `with` block, or start() it")
+        return self._started.result(0)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        brokers, options = self._arguments
+        async with FakeCluster(brokers, **options) as cluster:
+            self._started.set_result(cluster)
+            await self._stopping.wait()

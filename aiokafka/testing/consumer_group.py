@@ -154,7 +154,7 @@ class ConsumerGroup:
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             return self._leave(beat)
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
-            raise GroupRefusedError(errors.UnsupportedAssignor.errno)
+            raise GroupRefusedError(errors.UnsupportedAssignor)
         member = self._join(beat) if beat.epoch == JOINING else self._known(beat)
         _end_classic(member)
         before = member.assigned
@@ -174,16 +174,16 @@ class ConsumerGroup:
 
     def _join(self, beat: Heartbeat) -> ConsumerMember:
         if beat.topics is None and beat.regex is None:
-            raise GroupRefusedError(errors.InvalidRequestError.errno)
+            raise GroupRefusedError(errors.InvalidRequestError)
         former = self._static(beat.instance_id)
         if former is not None and not former.away and former.classic is None:
             # Kafka rejects even the same member, if it retries after a lost response.
-            raise GroupRefusedError(errors.UnreleasedInstanceId.errno)
+            raise GroupRefusedError(errors.UnreleasedInstanceId)
         known = self.members.get(beat.member_id)
         if known is not None and former is None:
             return known
         if known is None and len(self.members) >= self.max_size:
-            raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
+            raise GroupRefusedError(errors.GroupMaxSizeReached)
         member = ConsumerMember(beat.member_id, beat.instance_id, beat.client_id, beat.client_host)
         if former is not None:
             self._take_over(member, former)
@@ -210,7 +210,7 @@ class ConsumerGroup:
             and beat.owned <= member.assigned
         )
         if not answer_was_lost:
-            raise GroupRefusedError(errors.FencedMemberEpoch.errno)
+            raise GroupRefusedError(errors.FencedMemberEpoch)
         return member
 
     def _named(self, beat: Heartbeat) -> ConsumerMember:
@@ -222,9 +222,9 @@ class ConsumerGroup:
         else:
             member = self._static(beat.instance_id)
         if member is None:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         if member.member_id != beat.member_id:
-            raise GroupRefusedError(errors.FencedInstanceId.errno)
+            raise GroupRefusedError(errors.FencedInstanceId)
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
@@ -273,16 +273,16 @@ class ConsumerGroup:
         """Handle a JoinGroup request: assign the free partitions at once, without a rebalance."""
         is_new = request.member_id not in self.members
         if is_new and len(self.members) >= self.max_size:
-            raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
+            raise GroupRefusedError(errors.GroupMaxSizeReached)
         self._check_protocols(request)
         is_dynamic = request.instance_id is None
         if not request.member_id and is_dynamic and request.needs_member_id:
-            raise GroupRefusedError(errors.MemberIdRequired.errno, str(_clock.random_uuid()))
+            raise GroupRefusedError(errors.MemberIdRequired, str(_clock.random_uuid()))
         try:
             metadata = request.protocols[0][1]
             subscription = read_subscription(metadata, self.groups.topics())
         except KafkaProtocolError:
-            raise GroupRefusedError(errors.UnknownError.errno) from None
+            raise GroupRefusedError(errors.UnknownError) from None
         former = self._static(request.instance_id)
         member = self._classic_member(request, former)
         self._update_classic(member, request, subscription)
@@ -299,7 +299,7 @@ class ConsumerGroup:
                 names &= {name for name, _ in member.classic.protocols}
         is_known = request.protocol_type == CONSUMERS and bool(names)
         if not is_known or not self.hosts_classic:
-            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError)
 
     def _classic_member(
         self, request: JoinRequest, former: ConsumerMember | None
@@ -343,10 +343,10 @@ class ConsumerGroup:
         member, classic = self._check_classic(member_id, instance_id, generation)
         real = (CONSUMERS, classic.protocols[0][0])
         if any(name not in (None, expected) for name, expected in zip(named, real, strict=True)):
-            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError)
         if self.epoch > member.epoch and not member.revoking:
             self._expect_rejoin(member, classic)
-            raise GroupRefusedError(errors.RebalanceInProgressError.errno)
+            raise GroupRefusedError(errors.RebalanceInProgressError)
         _cancel(classic.syncing)
         classic.syncing = None
         self._restart_session(member)
@@ -370,16 +370,16 @@ class ConsumerGroup:
             self._check_static(self._static(instance_id), member_id)
         member = self.members.get(member_id)
         if member is None or member.classic is None:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         if member.epoch != generation:
-            raise GroupRefusedError(errors.IllegalGenerationError.errno)
+            raise GroupRefusedError(errors.IllegalGenerationError)
         return member, member.classic
 
     def _check_static(self, static: ConsumerMember | None, member_id: str) -> None:
         if static is None:
-            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
+            raise GroupRefusedError(errors.UnknownMemberIdError)
         if static.member_id != member_id:
-            raise GroupRefusedError(errors.FencedInstanceId.errno)
+            raise GroupRefusedError(errors.FencedInstanceId)
 
     def _expect_rejoin(self, member: ConsumerMember, classic: ClassicState) -> None:
         """Start the timer that removes a member if it does not rejoin in time."""
@@ -559,7 +559,7 @@ def _check_regex(regex: str) -> None:
     try:
         re.compile(regex)
     except re.error:
-        raise GroupRefusedError(errors.InvalidRegularExpression.errno) from None
+        raise GroupRefusedError(errors.InvalidRegularExpression) from None
 
 
 def _end_classic(member: ConsumerMember) -> None:
@@ -702,7 +702,7 @@ def read_assignment(assignment: bytes, topics: Topics) -> TopicIdPartitions:
     slots = _slots(found.assigned_partitions, topics)
     counts = dict(topics.values())
     if any(number >= counts[topic_id] for topic_id, number in slots):
-        raise GroupRefusedError(errors.UnknownError.errno)
+        raise GroupRefusedError(errors.UnknownError)
     return slots
 
 

@@ -33,7 +33,7 @@ class Controller:
         self._services = services
         self._state = services.state
         self._timers: dict[int, asyncio.TimerHandle] = {}  # end of a broker's session, by broker id
-        self._return: asyncio.TimerHandle | None = None  # the start that ends `fail_over`
+        self._return: asyncio.TimerHandle | None = None  # ends `fail_over`: calls `start`
         self._successor: int | None = None
         self._waiting: list[asyncio.Event] = []
 

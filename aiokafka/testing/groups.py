@@ -1,10 +1,12 @@
-"""The group coordinators of a fake cluster."""
+"""The coordinators of a fake cluster: their brokers, and the groups with committed offsets."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
 from aiokafka import errors
@@ -20,7 +22,7 @@ from aiokafka.testing.consumer_group import (
     read_subscription,
     write_assignment,
 )
-from aiokafka.testing.coordinators import Coordinators
+from aiokafka.testing.replication import Seconds, drawn
 from aiokafka.testing.state import ClusterState
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Groups:
         if group is not None:
             return group
         if not joining:
-            raise GroupRefusedError(errors.GroupIdNotFound.errno)
+            raise GroupRefusedError(errors.GroupIdNotFound)
         other = self.classic.get(group_id)
         if other is None:
             return self._new_consumer(group_id)
@@ -113,17 +115,17 @@ class Groups:
     def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
         """Convert a classic group to the consumer protocol; its classic members must join again."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
-            raise GroupRefusedError(errors.GroupIdNotFound.errno)
+            raise GroupRefusedError(errors.GroupIdNotFound)
         classic.interrupt()
         if not classic.protocol:
             # The first generation is incomplete: Kafka (up to 4.3) returns UNKNOWN_SERVER_ERROR.
-            raise GroupRefusedError(errors.UnknownError.errno)
+            raise GroupRefusedError(errors.UnknownError)
         try:
             members = [
                 self._as_consumer_member(classic, member) for member in classic.members.values()
             ]
         except KafkaProtocolError:
-            raise GroupRefusedError(errors.GroupIdNotFound.errno) from None
+            raise GroupRefusedError(errors.GroupIdNotFound) from None
         self._forget_classic(classic.group_id)
         group = self._new_consumer(classic.group_id)
         group.take_over(classic.generation, members)
@@ -368,3 +370,101 @@ class GroupOffsets:
     def _store(self, key: Key, number: int, offset: CommittedOffset) -> None:
         self.committed[key] = offset
         self._numbers[key] = number
+
+
+# -- Coordinators of groups and transactional ids, which take time to load their state
+
+KINDS = {"group": 0, "transaction": 1}
+
+Place = tuple[int, str]
+"""(0, group id) or (1, transactional id)."""
+
+
+class Coordinators:
+    """Group and transaction coordinators of a :class:`FakeCluster` (its `coordinators`).
+
+    A real coordinator keeps groups in memory, and stores a part of their state in a topic. A new
+    coordinator returns COORDINATOR_LOAD_IN_PROGRESS while it loads the stored state. A classic
+    group then has the members of its last generation with an assignment, with new sessions; joining
+    members, and a generation without an assignment, are lost. Groups of the consumer protocol and
+    transactions do not change.
+
+    The methods raise KeyError for an unknown kind or broker id.
+    """
+
+    def __init__(self, state: ClusterState, random: Random) -> None:
+        #: Loading time after a move or a restart of the broker, in seconds or (least, most).
+        #: None (the default): loading takes no time, and no state is lost.
+        self.load_time: Seconds | None = None
+        self._state = state
+        self._random = random
+        self._groups: Groups | None = None
+        self._loaded_at: dict[Place, int] = {}  # the broker that has loaded the state; -1 for none
+        self._busy_until: dict[Place, float] = {}
+
+    # -- for tests -----------------------------------------------------------------------------
+
+    def move(self, kind: str, key: str, broker_id: int) -> None:
+        """Make another broker the coordinator of a group or transactional id. The previous
+        coordinator then returns NOT_COORDINATOR.
+
+        Args:
+            kind: ``"group"`` or ``"transaction"``.
+            key: The group id or transactional id.
+            broker_id: The new coordinator. While it is stopped, another broker coordinates."""
+        self._state.nodes[broker_id]  # raises KeyError for an unknown broker
+        place = (_kind(kind), key)
+        former = self._state.coordinator(*place)
+        self._state.placed_coordinators[place] = broker_id
+        if self.load_time is not None and self._state.coordinator(*place) != former:
+            self._begin(place, drawn(self.load_time, self._random))
+
+    def load(self, kind: str, key: str, seconds: float) -> None:
+        """Make the coordinator of a group or transactional id load its state again. Requests get
+        COORDINATOR_LOAD_IN_PROGRESS for `seconds`."""
+        self._begin((_kind(kind), key), seconds)
+
+    def heal(self) -> None:
+        """End all loading; later moves take no time."""
+        self.load_time = None
+        self._busy_until.clear()
+        self._loaded_at.clear()
+
+    # -- for the brokers -----------------------------------------------------------------------
+
+    def attach(self, groups: Groups) -> None:
+        """Set the groups. A new coordinator calls their `load`, which restores the stored state."""
+        self._groups = groups
+
+    def check(self, kind: int, key: str, node_id: int) -> int:
+        """Return 0 if this broker coordinates the key and has loaded it, else the error code."""
+        place = (kind, key)
+        if self._state.coordinator(kind, key) != node_id:
+            return errors.NotCoordinatorForGroupError.errno
+        if self.load_time is not None and self._loaded_at.setdefault(place, node_id) != node_id:
+            self._begin(place, drawn(self.load_time, self._random))
+        until = self._busy_until.get(place)
+        if until is None:
+            return 0
+        if asyncio.get_running_loop().time() < until:
+            return errors.GroupLoadInProgressError.errno
+        del self._busy_until[place]
+        return 0
+
+    def broker_stopped(self, node_id: int) -> None:
+        """Make a stopped broker load the states of its groups and transactional ids again."""
+        for place, loaded_at in self._loaded_at.items():
+            if loaded_at == node_id:
+                self._loaded_at[place] = -1
+
+    def _begin(self, place: Place, seconds: float) -> None:
+        self._busy_until[place] = asyncio.get_running_loop().time() + seconds
+        self._loaded_at[place] = self._state.coordinator(*place)
+        if self._groups is not None and place[0] == KINDS["group"]:
+            self._groups.load(place[1], seconds)
+
+
+def _kind(name: str) -> int:
+    if name not in KINDS:
+        raise KeyError(f"kind must be one of {', '.join(KINDS)}, not {name!r}")
+    return KINDS[name]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aiokafka import _clock, errors
 from aiokafka.structs import ConsumerRecord
+from aiokafka.testing.actions import ErrorCode
 from aiokafka.testing.batches import (
     Batch,
     BatchRefusedError,
@@ -229,9 +230,7 @@ class PartitionLog:
         stable = self.last_stable_offset
         cleaned = [batch for batch in self._batches if batch.base_offset < stable]
         contents = [(batch, [] if batch.is_control else self._live(batch)) for batch in cleaned]
-        newest = {
-            r.key: r.offset for _, live in contents for r in live
-        }  # a later record replaces an earlier one
+        newest = {r.key: r.offset for _, live in contents for r in live}  # the last of each key
         kept: list[Batch] = []
         removed = 0
         for batch, live in contents:
@@ -558,14 +557,12 @@ class ProducerState:
                 raise _refused(unknown_producer, "no state for this producer id")
         elif batch.producer_epoch < entry.epoch:
             raise _refused(
-                errors.InvalidProducerEpoch.errno,
+                errors.InvalidProducerEpoch,
                 f"epoch {batch.producer_epoch} is older than {entry.epoch}, the newest seen",
             )
         elif batch.producer_epoch > entry.epoch:
             if batch.base_sequence != 0:
-                raise _refused(
-                    errors.OutOfOrderSequenceNumber.errno, "a new epoch begins at sequence 0"
-                )
+                raise _refused(errors.OutOfOrderSequenceNumber, "a new epoch begins at sequence 0")
         else:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
@@ -673,9 +670,9 @@ def _check_sequence(last: int, first: int) -> None:
     expected = 0 if last == _MAX_SEQUENCE else last + 1
     if first != expected:
         raise _refused(
-            errors.OutOfOrderSequenceNumber.errno, f"sequence {first} came, {expected} was expected"
+            errors.OutOfOrderSequenceNumber, f"sequence {first} came, {expected} was expected"
         )
 
 
-def _refused(errno: int, message: str) -> BatchRefusedError:
-    return BatchRefusedError(errno, message, in_log=True)
+def _refused(error: ErrorCode, message: str) -> BatchRefusedError:
+    return BatchRefusedError(error, message, in_log=True)

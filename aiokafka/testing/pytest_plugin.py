@@ -46,8 +46,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aiokafka.testing.cluster import FakeCluster
-    from aiokafka.testing.threaded import ServedCluster
+    from aiokafka.testing.cluster import FakeCluster, ServedCluster
 
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
 _MARKER = (
@@ -116,7 +115,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def _seen(given: Any) -> str:
     """Return the last requests, one a line; equal lines in a row become one line with a count."""
-    from aiokafka.testing.threaded import ServedCluster
+    from aiokafka.testing.cluster import ServedCluster
 
     in_thread = isinstance(given, ServedCluster)
     requests = given.call(lambda cluster: cluster.requests()) if in_thread else given.requests()
@@ -137,7 +136,7 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
     """Start a fake Kafka cluster in a thread, with the arguments of the marker
     ``kafka_cluster``.
     """
-    from aiokafka.testing.threaded import ServedCluster
+    from aiokafka.testing.cluster import ServedCluster
 
     marker = request.node.get_closest_marker("kafka_cluster")
     arguments, options = (marker.args, marker.kwargs) if marker is not None else ((), {})

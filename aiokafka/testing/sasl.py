@@ -152,7 +152,7 @@ class DelegationTokens:
         """Create a token. A negative lifetime means the maximum. Raises TokenRefusedError."""
         self._check(config)
         if not all(renewer.startswith("User:") for renewer in renewers):
-            raise TokenRefusedError(errors.InvalidPrincipalType.errno)
+            raise TokenRefusedError(errors.InvalidPrincipalType)
         longest = int(config["delegation.token.max.lifetime.ms"])
         now, token_id = _now(), str(_clock.random_uuid())
         ends = now + (longest if lifetime_ms < 0 else min(lifetime_ms, longest))
@@ -195,17 +195,17 @@ class DelegationTokens:
         self._check(config)
         token = self._tokens.get(bytes(secret))
         if token is None:
-            raise TokenRefusedError(errors.DelegationTokenNotFound.errno)
+            raise TokenRefusedError(errors.DelegationTokenNotFound)
         if not token.is_of(user):
-            raise TokenRefusedError(errors.DelegationTokenOwnerMismatch.errno)
+            raise TokenRefusedError(errors.DelegationTokenOwnerMismatch)
         if token.expires <= _now():
-            raise TokenRefusedError(errors.DelegationTokenExpired.errno)
+            raise TokenRefusedError(errors.DelegationTokenExpired)
         return token
 
     @staticmethod
     def _check(config: Mapping[str, str]) -> None:
         if not config[_KEY]:
-            raise TokenRefusedError(errors.DelegationTokenAuthDisabled.errno)
+            raise TokenRefusedError(errors.DelegationTokenAuthDisabled)
 
 
 def _now() -> int:

@@ -289,7 +289,7 @@ def _check_handler(handler: object) -> None:
 
 def _is_true(condition: Callable[[], object]) -> bool:
     found = condition()
-    if inspect.isawaitable(found):  # it would count as true
+    if inspect.isawaitable(found):  # an awaitable would always count as true
         if inspect.iscoroutine(found):
             found.close()
         raise TypeError("condition must be a plain function: what it returned has to be awaited")

@@ -65,19 +65,18 @@ def _offsets(response: Any) -> Iterator[Any]:
         yield from _partitions(group.topics or [])
 
 
-def _metadata_without_epochs(context: RequestContext, response: Any) -> None:
-    for partition in _partitions(response.topics):
-        partition.leader_epoch = -1
+def _of_topics(response: Any) -> Iterator[Any]:
+    return _partitions(response.topics)
 
 
-def _offsets_without_epochs(context: RequestContext, response: Any) -> None:
-    for partition in _partitions(response.topics):
-        partition.leader_epoch = -1
+def _sets(partitions: Callable[[Any], Iterator[Any]], name: str, value: Any) -> Change:
+    """Return a change that sets a field of the partitions in a response."""
 
+    def change(context: RequestContext, response: Any) -> None:
+        for partition in partitions(response):
+            setattr(partition, name, value)
 
-def _committed_without_epochs(context: RequestContext, response: Any) -> None:
-    for partition in _offsets(response):
-        partition.committed_leader_epoch = -1
+    return change
 
 
 def _records_without_epochs(context: RequestContext, response: Any) -> None:
@@ -137,11 +136,6 @@ def _unknown_log_offsets(context: RequestContext, response: Any) -> None:
         partition.aborted_transactions = partition.aborted_transactions or []
 
 
-def _unknown_log_start(context: RequestContext, response: Any) -> None:
-    for partition in _produced(response):
-        partition.log_start_offset = -1
-
-
 def _unknown_without_offset(context: RequestContext, response: Any) -> None:
     for partition in _offsets(response):
         if partition.committed_offset < 0 and not partition.error_code:
@@ -186,9 +180,9 @@ def _large_ids_of_leaders(context: RequestContext, response: Any) -> None:
 # -- servers ---------------------------------------------------------------------------------------
 
 _WITHOUT_EPOCHS: tuple[tuple[int, Change], ...] = (
-    (_METADATA, _metadata_without_epochs),
-    (_LIST_OFFSETS, _offsets_without_epochs),
-    (_OFFSET_FETCH, _committed_without_epochs),
+    (_METADATA, _sets(_of_topics, "leader_epoch", -1)),
+    (_LIST_OFFSETS, _sets(_of_topics, "leader_epoch", -1)),
+    (_OFFSET_FETCH, _sets(_offsets, "committed_leader_epoch", -1)),
     (_FETCH, _records_without_epochs),
 )
 
@@ -270,7 +264,7 @@ SERVERS: dict[str, Server] = {
         changes=(
             *_WITHOUT_EPOCHS,
             (_FETCH, _unknown_log_offsets),
-            (_PRODUCE, _unknown_log_start),
+            (_PRODUCE, _sets(_produced, "log_start_offset", -1)),
             (_OFFSET_FETCH, _unknown_without_offset),
             (_METADATA, _cluster_without_names),
             (_METADATA, _large_ids_of_brokers),

@@ -8,9 +8,8 @@ from aiokafka import errors
 from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
-from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.fetch_sessions import FetchSessions
-from aiokafka.testing.groups import Groups
+from aiokafka.testing.groups import Coordinators, Groups
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Reassignments, Replication
 from aiokafka.testing.sasl import DelegationTokens, ScramCredentials
@@ -99,14 +98,14 @@ class Services:
         if not batch.is_transactional:
             if batch.producer_id in partition.log.producers.open:
                 raise BatchRefusedError(
-                    errors.InvalidTxnState.errno,
+                    errors.InvalidTxnState,
                     "a plain batch of a producer with an open transaction",
                     in_log=True,
                 )
             return
         if transactional_id is None:
             raise BatchRefusedError(
-                errors.TransactionalIdAuthorizationFailed.errno,
+                errors.TransactionalIdAuthorizationFailed,
                 "transactional records in a request without a transactional id",
             )
         if context.profile.release < _FIRST_VERIFYING:

@@ -176,7 +176,7 @@ _BROKER_WORDS = {name for name, value in BROKER_DEFAULTS.items() if value in _BO
     _BROKER_CHOICES
 )
 """Broker settings with case-insensitive values."""
-_NEVER = "connections.max.idle.ms"  # the only number that may be -1, for no limit
+_NEVER = "connections.max.idle.ms"  # the only numeric setting that may be -1 (no limit)
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 

@@ -373,33 +373,31 @@ class ClusterState:
     ) -> None:
         """Raise TopicRefusedError if the topic cannot be created."""
         if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
-            raise TopicRefusedError(
-                errors.InvalidTopicError.errno, f"Topic name is illegal: {name!r}"
-            )
+            raise TopicRefusedError(errors.InvalidTopicError, f"Topic name is illegal: {name!r}")
         if name in self.topics:
             raise TopicRefusedError(
-                errors.TopicAlreadyExistsError.errno, f"Topic '{name}' already exists."
+                errors.TopicAlreadyExistsError, f"Topic '{name}' already exists."
             )
         twin = next((other for other in self.topics if _collide(name, other)), None)
         if twin is not None:
             raise TopicRefusedError(
-                errors.InvalidTopicError.errno,
+                errors.InvalidTopicError,
                 f"Topic '{name}' collides with existing topic: {twin}",
             )
         problem = invalid_topic_setting(config, self.profile.release)
         if problem is not None:
-            raise TopicRefusedError(errors.InvalidConfigurationError.errno, problem)
+            raise TopicRefusedError(errors.InvalidConfigurationError, problem)
         if assignment:
             self._check_assignment(assignment)
             return
         if partitions != -1 and partitions < 1:
             raise TopicRefusedError(
-                errors.InvalidPartitionsError.errno, "Number of partitions must be larger than 0."
+                errors.InvalidPartitionsError, "Number of partitions must be larger than 0."
             )
         factor = self._factor(replication_factor)
         if not 1 <= factor <= len(self.live_nodes()):
             raise TopicRefusedError(
-                errors.InvalidReplicationFactorError.errno,
+                errors.InvalidReplicationFactorError,
                 f"Replication factor {factor} is not between 1 and the number of brokers, "
                 f"{len(self.live_nodes())}.",
             )
@@ -413,7 +411,7 @@ class ClusterState:
         same_size = len({len(nodes) for nodes in assignment.values()}) == 1
         if not indexes_ok or not nodes_ok or not same_size:
             raise TopicRefusedError(
-                errors.InvalidReplicationAssignmentError.errno,
+                errors.InvalidReplicationAssignmentError,
                 "The manual partition assignment is not valid.",
             )
 

@@ -12,8 +12,7 @@ from aiokafka import _clock, errors
 from aiokafka._typing import later
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch
-from aiokafka.testing.coordinators import Coordinators
-from aiokafka.testing.groups import Groups
+from aiokafka.testing.groups import Coordinators, Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.state import ClusterState, Partition
 
@@ -129,7 +128,7 @@ class Transactions:
         Returns:
             Producer id and epoch."""
         if not 0 < timeout * 1000 <= self._state.setting("transaction.max.timeout.ms"):
-            raise TransactionRefusedError(errors.InvalidTransactionTimeout.errno)
+            raise TransactionRefusedError(errors.InvalidTransactionTimeout)
         known = self.by_id.get(transactional_id)
         if known is None:
             new = Transaction(transactional_id, self._next_producer_id(), 0, timeout)
@@ -149,14 +148,14 @@ class Transactions:
         """Bump the epoch of a producer that recovers from an error (KIP-360)."""
         ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
         if producer_id != known.producer_id and not ran_out:
-            raise TransactionRefusedError(errors.ProducerFenced.errno)
+            raise TransactionRefusedError(errors.ProducerFenced)
         # As in Kafka, abort before the check of the epoch: even the request of a fenced producer
         # aborts the current producer's transaction.
         self._end_open(known)
         if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
         elif not known.is_before_last_bump(producer_id, epoch):
-            raise TransactionRefusedError(errors.ProducerFenced.errno)
+            raise TransactionRefusedError(errors.ProducerFenced)
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 
@@ -165,10 +164,10 @@ class Transactions:
         aborts an open transaction, and the client must retry.
         """
         if known.state in _PREPARING:
-            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
+            raise TransactionRefusedError(errors.ConcurrentTransactions)
         if known.state is TransactionState.ONGOING:
             self._fence(known)
-            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
+            raise TransactionRefusedError(errors.ConcurrentTransactions)
 
     def _reset(self, known: Transaction, timeout: float) -> None:
         known.timeout = timeout
@@ -184,9 +183,9 @@ class Transactions:
         """Return the state of a transactional id, if the producer id and epoch are current."""
         known = self.by_id.get(transactional_id)
         if known is None or producer_id != known.producer_id:
-            raise TransactionRefusedError(errors.InvalidProducerIdMapping.errno)
+            raise TransactionRefusedError(errors.InvalidProducerIdMapping)
         if epoch != known.epoch:
-            raise TransactionRefusedError(errors.ProducerFenced.errno)
+            raise TransactionRefusedError(errors.ProducerFenced)
         return known
 
     def add_partitions(
@@ -205,7 +204,7 @@ class Transactions:
         # Wait for the markers of the previous transaction: records that are written before the
         # markers would become part of the previous transaction.
         if known.state in _PREPARING:
-            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
+            raise TransactionRefusedError(errors.ConcurrentTransactions)
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
             known.started_at_ms = int(_clock.wall_time() * 1000)
@@ -248,10 +247,10 @@ class Transactions:
     def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
         """Handle a retried EndTxn, whose first attempt was applied and bumped the epoch."""
         if known.state in _PREPARING:
-            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
+            raise TransactionRefusedError(errors.ConcurrentTransactions)
         ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         if known.state is not ended:
-            raise TransactionRefusedError(errors.InvalidTxnState.errno)
+            raise TransactionRefusedError(errors.InvalidTxnState)
         return known.producer_id, known.epoch
 
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
@@ -260,14 +259,14 @@ class Transactions:
         # Return this error even for a commit during an abort, or an abort during a commit: the
         # request may be for the next transaction (KAFKA-18464).
         if known.state in _PREPARING:
-            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
+            raise TransactionRefusedError(errors.ConcurrentTransactions)
         if bumps_epoch and not commit:
             known.bump(self._next_producer_id)
             known.state = TransactionState.COMPLETE_ABORT
             return known.producer_id, known.epoch
         if known.state is complete and not bumps_epoch:
             return known.producer_id, known.epoch
-        raise TransactionRefusedError(errors.InvalidTxnState.errno)
+        raise TransactionRefusedError(errors.InvalidTxnState)
 
     # -- markers -------------------------------------------------------------------------------
 

@@ -62,8 +62,7 @@ def new_batch(queue: PartitionQueue, records: int = 1) -> ProducerBatch:
 
 def send(id_state: ProducerIdState, queue: PartitionQueue) -> ProducerBatch:
     batch = queue.waiting[0]
-    assert id_state.assign_sequence(queue, batch, 0.0)
-    queue.take(NODE)
+    assert queue.take(NODE, id_state, 0.0)
     return batch
 
 

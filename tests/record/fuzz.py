@@ -18,8 +18,7 @@ from typing import TypeVar
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
 from aiokafka.record.columns import ColumnReader
-from aiokafka.record.contents import read_records
-from tests.record.samples import HEADER_SIZE, make_record_sets, mend
+from tests.record.samples import HEADER_SIZE, make_record_sets, mend, read_records
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from aiokafka.record.batch import RecordBatchBuilder, RecordReader
-from aiokafka.record.compression import compress
+from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, compress
 from aiokafka.record.crc32c import crc32c
+from aiokafka.record.header import RecordBatch
 from aiokafka.record.legacy import build_message_set
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -34,6 +35,26 @@ ITEMS = [
     Item(1_700_000_000_001, b"key", b"", (("naïve ☃", b""),)),
     Item(1_700_000_000_001, None, None),
 ]
+
+
+def read_records(
+    batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> list[Any]:
+    """All records of a batch, including control records, without topic and partition."""
+    reader = RecordReader(
+        batch.view,
+        "",
+        -1,
+        position=0,
+        check_crcs=False,
+        include_control=True,
+        max_decompressed_bytes=max_decompressed_bytes,
+    )
+    records: list[Any] = reader.take(0x7FFFFFFF)
+    if not reader.exhausted:
+        # The reader stopped before a corrupt record, and raises its error in this call.
+        reader.take(1)
+    return records
 
 
 def patch(

@@ -16,8 +16,7 @@ from aiokafka.record.batch import (
     RecordReader,
     iter_batches,
 )
-from aiokafka.record.contents import read_records
-from tests.record.samples import CODECS, ITEMS, Item, items, make_batch, read
+from tests.record.samples import CODECS, ITEMS, Item, items, make_batch, read, read_records
 
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 

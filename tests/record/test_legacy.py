@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka.errors import CorruptRecordError, IllegalArgumentError, UnsupportedCodecError
-from aiokafka.record.batch import RecordReader, iter_batches
-from aiokafka.record.contents import down_convert
+from aiokafka.record.batch import RecordReader, down_convert, iter_batches
 from aiokafka.record.legacy import build_message_set
 from tests.record.samples import CODECS, ITEMS, contents, make_batch
 

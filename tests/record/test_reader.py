@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
-from aiokafka.record.contents import read_records
 from aiokafka.record.control import ABORT, COMMIT, ControlRecord
 from aiokafka.record.legacy import build_message_set
 from tests.record.samples import (
@@ -27,6 +26,7 @@ from tests.record.samples import (
     make_empty,
     make_marker,
     numbered,
+    read_records,
     transaction,
     with_body,
 )

@@ -499,7 +499,8 @@ class FetchBuffer:
         state.cursor.queued -= 1
         self._has_raised = False
         self._release(chunk)
-        state.changed()
+        if state.fetcher is not None:
+            state.fetcher.on_read(state)
 
     def _drop_copy(self, chunk: FetchedPartition, error: Exception) -> bool:
         """Drop a corrupt record set if another broker may have an undamaged copy: it came from a

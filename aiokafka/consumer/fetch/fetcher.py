@@ -310,10 +310,9 @@ class Fetcher:
         self._nodes: dict[int, NodeFetcher] = {}
 
     def start(self) -> None:
-        """Start to fetch the partitions of this and later assignments."""
+        """Start to fetch the partitions of this and later assignments, with the next `route()`."""
         self.is_running = True
         self._subscriptions.watch(self)
-        self.route()
 
     async def close(self) -> None:
         """Drop all buffered records and free the brokers' session slots, after the tasks ended."""
@@ -328,8 +327,8 @@ class Fetcher:
             self.targets.drop_contact(node_id)
         await together(node.close() for node in nodes.values())
 
-    async def wait_for_records(self, wanted: Wanted, deadline: float | None) -> bool:
-        """Wait for records of these partitions (None = all); return False at `deadline`.
+    def await_records(self, wanted: Wanted) -> None:
+        """Fetch for a reader that is about to wait for records of these partitions (None = all).
 
         Raises IllegalStateError in a rebalance listener and in `on_consume`, where no records can
         arrive.
@@ -339,17 +338,9 @@ class Fetcher:
         # wait for that.
         if self._queue.polls.waiters:
             self._queue.polls.notify()
-        self._on_waiting_reader(wanted)
-        return await self._queue.wait(wanted, deadline)
+        self.on_waiting_reader(wanted)
 
-    def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wake the readers of partitions with new records."""
-        still_wanted = self._queue.announce(partitions)
-        if still_wanted is not None:
-            # Another reader still waits, for other partitions.
-            self._on_waiting_reader(still_wanted)
-
-    def _on_waiting_reader(self, wanted: Wanted) -> None:
+    def on_waiting_reader(self, wanted: Wanted) -> None:
         """Make all brokers reconsider a fetch for a reader that found no records."""
         buffer = self._buffer
         if not buffer.is_awaited or buffer.awaited != wanted:
@@ -372,9 +363,10 @@ class Fetcher:
         for state in states:
             self._retarget(state)
             self.touch(state)
-        self._context.meter.keep_topics(
-            self._subscriptions.topics.union(state.tp.topic for state in states)
-        )
+        if self._context.meter.topics:
+            self._context.meter.keep_topics(
+                self._subscriptions.topics.union(state.tp.topic for state in states)
+            )
         used = {state.target.node_id for state in states}
         for node_id in [node_id for node_id in self._nodes if node_id not in used]:
             self._retire(node_id)
@@ -387,6 +379,16 @@ class Fetcher:
         self._context.meter.settle(state)
         if state.needs_offset:
             self.resolver.wake()
+        self._touch_node(state)
+
+    def on_read(self, state: PartitionState) -> None:
+        """Report the returned records to the metrics collector, if any, and fetch the partition
+        again: a record set was read to its end."""
+        if self._context.meter.collector is not None:
+            self._context.meter.settle(state)
+        self._touch_node(state)
+
+    def _touch_node(self, state: PartitionState) -> None:
         node_id = state.target.node_id
         if node_id is not None and node_id in self._nodes:
             self._nodes[node_id].touch(state)
@@ -404,30 +406,27 @@ class Fetcher:
         """Fetch a partition from the replica that its leader names (KIP-392)."""
         self.targets.prefer_replica(state, node_id)
         self._retarget(state)
+        self._touch_node(state)
 
     def refuse_replica(self, state: PartitionState) -> None:
         """Fetch a partition from its leader, because the preferred replica has failed."""
         self.targets.refuse_replica(state)
         self._retarget(state)
+        self._touch_node(state)
 
     def _retarget(self, state: PartitionState) -> None:
+        """Update the target. The caller touches the plan of the new target."""
         before = self.targets.update(state)
         node_id = state.target.node_id
         if before != node_id and before is not None and before in self._nodes:
             # The next request to the previous broker omits the partition. A response in flight is
             # still valid: the records are the same.
             self._nodes[before].touch(state)
-        if node_id is not None:
-            self._node(node_id).touch(state)
-
-    def _node(self, node_id: int) -> NodeFetcher:
-        node = self._nodes.get(node_id)
-        if node is None:
+        if node_id is not None and node_id not in self._nodes:
             contact = self.targets.add_contact(node_id)
             node = self._nodes[node_id] = NodeFetcher(node_id, self._context, self, contact)
             self._divide_memory()
             self._tasks.start(node.run(), name=f"fetch-{node_id}")
-        return node
 
     def _retire(self, node_id: int) -> None:
         """End a NodeFetcher without partitions, and keep its last error for `health()`."""

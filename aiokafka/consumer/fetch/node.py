@@ -60,7 +60,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._health import NodeHealth
-    from aiokafka.consumer._context import ConsumerContext
+    from aiokafka.consumer._context import ConsumerContext, RecordSet
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
@@ -549,22 +549,25 @@ class NodeFetcher:
         request.isolation_level = int(self.read_committed)
         if now >= self._fetcher.targets.leaders_only_until:
             request.rack_id = config.client.client_rack or ""
+        max_version = self._session.max_version
         sent_at, limit = self._loop.time(), max_wait + config.client.request_timeout
-        with self._contact.asked("Fetch", max_wait):
-            try:
-                connection = await self._context.client.connection(
-                    self.node_id, ConnectionGroup.FETCH, timeout=limit
-                )
-                await connection.request(
-                    request,
-                    version=connection.pick(type(request), self._session.max_version),
-                    timeout=limit,
-                    # Called when the response is read, one loop turn before this task resumes, so
-                    # that readers run before this task makes the next request.
-                    on_response=partial(self._on_response, sent_at),
-                )
-            except KafkaError as error:
-                self._on_failed(error)
+        due = self._contact.expect("Fetch", max_wait)
+        try:
+            connection = await self._context.client.connection(
+                self.node_id, ConnectionGroup.FETCH, timeout=limit
+            )
+            await connection.request(
+                request,
+                version=connection.pick(FetchRequest, max_version),
+                timeout=limit,
+                # Called when the response is read, one loop turn before this task resumes, so that
+                # readers run before this task makes the next request.
+                on_response=partial(self._on_response, sent_at),
+            )
+        except KafkaError as error:
+            self._on_failed(error)
+        finally:
+            self._contact.forgive(due)
         if self._session.is_full:
             # Within a session the broker rotates the partitions.
             self._plan.rotate()
@@ -578,12 +581,12 @@ class NodeFetcher:
         return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
 
     def _on_response(self, sent_at: float, response: FetchResponse) -> None:
-        self._context.meter.responded(sent_at, response.throttle_time_ms)
         self._contact.succeed()
         # Check the session first: after a session error, the partitions must be ignored.
         session = self._session
         was_full = session.is_full
         if not session.accept(response.error_code, response.session_id):
+            self._context.meter.responded(sent_at, response.throttle_time_ms)
             self._on_session_error(for_code(response.error_code))
             return
         if self._backoff.failures:
@@ -685,6 +688,7 @@ class FetchResponseHandler:
         self._timestamp = int(_clock.wall_time() * 1000)
         self._pinned: PinnedResponse | None = None
         self._arrived: dict[TopicPartition, None] = {}
+        self._fetched: list[tuple[PartitionState, RecordSet | None]] = []
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
 
     def handle(self, state: PartitionState, data: PartitionData) -> None:
@@ -702,14 +706,12 @@ class FetchResponseHandler:
                 data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
                 self._timestamp,
             )
-            self._context.meter.fetched(state, data.records, self._sent_at)
+            self._fetched.append((state, data.records))
         found = read_partition(state.tp, state.cursor.offset, data)
-        # Unreadable records are no success: each fetch returns them again, so the backoff grows.
-        is_whole = isinstance(found, Fetched) and found.scan.end >= 0
-        if is_whole or isinstance(found, NoRecords):
-            state.retry.succeed()
         if isinstance(found, Fetched):
             self._buffer(state, found)
+        elif isinstance(found, NoRecords):
+            state.retry.succeed()
         elif isinstance(found, BatchTooLarge):
             self._fail(state, self._too_large(state))
         elif isinstance(found, Failed):
@@ -725,8 +727,12 @@ class FetchResponseHandler:
 
     def finish(self, response: FetchResponse) -> None:
         """Wake the readers of the partitions with new records; apply the named leaders."""
+        self._context.meter.responded(self._sent_at, response.throttle_time_ms, self._fetched)
         if self._arrived:
-            self._fetcher.announce(self._arrived)
+            still_wanted = self._context.queue.announce(self._arrived)
+            if still_wanted is not None:
+                # Another reader still waits, for other partitions.
+                self._fetcher.on_waiting_reader(still_wanted)
         if self._leaders:
             self._context.client.update_leaders(self._leaders, named_brokers(response))
 
@@ -753,9 +759,11 @@ class FetchResponseHandler:
         self._arrived[state.tp] = None
         if found.scan.end < 0:
             # Reading raises the error of the first batch. The offset after this batch is unknown,
-            # so no later batch can be fetched.
+            # so no later batch can be fetched. Each fetch returns this batch again, so it is no
+            # success: the backoff grows.
             self._postpone(state)
         else:
+            state.retry.succeed()
             state.cursor.advance(found.scan.end, found.scan.spans)
 
     # -- errors ------------------------------------------------------------------------------------

@@ -49,7 +49,9 @@ class _Readers(Signal):
 
     def notify_of(self, partitions: Iterable[TopicPartition]) -> None:
         """Wake the readers of these partitions, and the readers of all partitions."""
-        super().notify()
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(True)
         if self._by_partition:
             for tp in partitions:
                 for waiter in self._by_partition.get(tp, ()):
@@ -69,23 +71,31 @@ class _Readers(Signal):
         """Wait until notified of one of these partitions (None = of any); return False at
         `deadline`."""
         # For very many partitions, registering costs more than an occasional needless wake-up.
-        if wanted is None or len(wanted) > _MOST_KEYS:
-            return await self.wait(deadline)
+        if wanted is not None and len(wanted) > _MOST_KEYS:
+            wanted = None
         waiter, timer = make_waiter(deadline)
-        self._wanted[waiter] = wanted
-        for tp in wanted:
-            self._by_partition.setdefault(tp, {})[waiter] = None
+        if wanted is None:
+            self.waiters[waiter] = None
+        else:
+            self._wanted[waiter] = wanted
+            for tp in wanted:
+                self._by_partition.setdefault(tp, {})[waiter] = None
         try:
             return await waiter
         finally:
-            del self._wanted[waiter]
-            for tp in wanted:
-                waiters = self._by_partition[tp]
-                waiters.pop(waiter, None)
-                if not waiters:
-                    del self._by_partition[tp]
+            if wanted is None:
+                del self.waiters[waiter]
+            else:
+                self._forget(waiter)
             if timer is not None:
                 timer.cancel()
+
+    def _forget(self, waiter: asyncio.Future[bool]) -> None:
+        for tp in self._wanted.pop(waiter):
+            waiters = self._by_partition[tp]
+            waiters.pop(waiter, None)
+            if not waiters:
+                del self._by_partition[tp]
 
 
 class RecordQueue:
@@ -110,6 +120,9 @@ class RecordQueue:
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
         """The latest error that the application gets from a call (loop time, error)."""
         self._readers = _Readers()
+        self.wait = self._readers.wait_for
+        """Wait until records of these partitions (None = all) may have arrived; return False at the
+        deadline."""
         self._errors: list[BaseException] = []
         self._yielding = 0  # readers in `yield_turn()`
         self._is_held = False
@@ -136,11 +149,6 @@ class RecordQueue:
         return (
             {} if self._is_held or self.buffer.is_intercepting else self.buffer.take(wanted, limit)
         )
-
-    async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
-        """Wait until records of these partitions (None = all) may have arrived; return False at
-        `deadline`."""
-        return await self._readers.wait_for(wanted, deadline)
 
     async def yield_turn(self) -> None:
         """Let other tasks run once; the caller counts as a reader in this time."""
@@ -182,6 +190,8 @@ class RecordQueue:
 
     def release(self) -> None:
         """Return records again."""
+        if not self._is_held and self._is_over is self._is_closed:
+            return
         self._is_held = False
         self._is_over = self._is_closed
         self._update_fast_path()
@@ -227,12 +237,12 @@ class RecordQueue:
 
     def touch(self, state: PartitionState) -> None:
         """Drop the partition's data if a change of the partition made it void; wake its readers."""
-        self.buffer.discard_stale(state)
-        # Notify only if a task waits, because this runs for each partition of a response.
+        # Notify only if a task waits, because this runs for each partition of an assignment.
         if self.positions.waiters and not state.needs_offset:
             self.positions.notify()
         if self._readers:
             self._readers.notify_of((state.tp,))
+        self.buffer.discard_stale(state)
 
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """Make the next reader of this partition raise the exception that `failure` returns."""

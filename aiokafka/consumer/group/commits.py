@@ -302,7 +302,8 @@ class GroupCommits:
     def resume(self) -> None:
         """Let commits proceed: the member has its assignment, or has left."""
         self._is_suspended = self._is_removed = False
-        self._changed.notify()
+        if self._changed.waiters:
+            self._changed.notify()
 
     def close(self) -> None:
         """Send no more commits. Waiting commits raise ConsumerStoppedError."""

@@ -385,13 +385,17 @@ class GroupMembership(CoordinatorNames):
             self.commits.suspend()
 
     def on_metadata(self) -> None:
-        """Rejoin if the metadata requires it, and route fetches to the present leaders."""
+        """Call `check_metadata()`, and route fetches to the present leaders."""
+        self.check_metadata()
+        self._fetcher.route()
+
+    def check_metadata(self) -> None:
+        """Rejoin if the metadata requires it, and report denied topics."""
         if self._subscriptions.is_by_group:
             if self._topics.match_pattern():
                 self.state.request_join("topics that match the pattern changed")
             self._protocol.on_metadata()
         self._topics.report_denied()
-        self._fetcher.route()
 
     # -- the membership task -----------------------------------------------------------------------
 

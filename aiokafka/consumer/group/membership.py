@@ -111,15 +111,17 @@ class GroupCoordinatorClient:
         loop = asyncio.get_running_loop()
         node_id = await self._find_coordinator(search)
         sent_at = loop.time()
-        with self._contact.asked(type(request).__name__.removesuffix("Request"), patience):
-            try:
-                connection = await self._client.connection(node_id, connections, timeout=limit)
-                version = (pick or _newest)(connection, request)
-                response = await connection.request(request, version=version, timeout=limit)
-            except KafkaError as error:
-                self._contact.note(error)
-                self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
-                raise
+        due = self._contact.expect(type(request).__name__.removesuffix("Request"), patience)
+        try:
+            connection = await self._client.connection(node_id, connections, timeout=limit)
+            version = (pick or _newest)(connection, request)
+            response = await connection.request(request, version=version, timeout=limit)
+        except KafkaError as error:
+            self._contact.note(error)
+            self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
+            raise
+        finally:
+            self._contact.forgive(due)
         # A response proves membership at the time of the request only, because this process may
         # have been suspended since. A session does not expire while the coordinator delays the
         # response.
@@ -418,7 +420,7 @@ class GroupProtocol:
         self._state.complete_join()
         # Check the metadata after the state has changed: during a join it is not compared with the
         # assignment, so changes during the join are found now.
-        self._group.on_metadata()
+        self._group.check_metadata()
         self._meter.rebalanced()
 
     def _end_with(self, error: KafkaError) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._context import ListenerMethod, call_listener
+from aiokafka.consumer.group.commits import RevokedAssignment
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -26,6 +27,9 @@ __all__ = ["Rebalance"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 Partitions = frozenset[TopicPartition]
+
+_NOTHING = Assignment({}, -1)
+_NOTHING_REVOKED = RevokedAssignment(_NOTHING, {})
 
 # Parts of the rebalance timeout, after which the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
@@ -133,7 +137,7 @@ class Rebalance:
         a later membership, other members may have committed later offsets.
         """
         self._unsubscribed = self._commits.as_revoked(self._assigned)
-        self._assigned = Assignment({}, -1)
+        self._assigned = _NOTHING
 
     async def revoke_unsubscribed(self, identity: Identity) -> None:
         """Commit the finished records of the partitions that `unsubscribe()` has ended, and call
@@ -163,8 +167,7 @@ class Rebalance:
     def forget_unsubscribed(self) -> None:
         """Drop the assignments to commit after `unsubscribe()`: a commit could overwrite commits of
         other members."""
-        self._assigned = Assignment({}, -1)
-        self.on_unsubscribed()
+        self._assigned, self._unsubscribed = _NOTHING, _NOTHING_REVOKED
 
     # -- assignments of the group ------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ A handler is registered for its request class::
         # plain or async: returns the response, or None for no response
 
 A handler rejects a request by raising RefusedError. The error response is derived from the
-declarations of the messages, see `refuse`; if that is impossible, another function makes the
-response. `answer_items` handles the items of a request one by one::
+declarations of the request and the response (`refuse_items`). If that is impossible, a function
+registered by `refuses` returns the error response. `answer_items` calls a function for each item::
 
     @refuses(ProduceRequest)
     def refuse_produce(context, request, errno):
@@ -37,7 +37,7 @@ __all__ = [
     "require",
 ]
 
-# Modules are imported on first use, because declaring messages takes time.
+# Modules are imported on first use, because the declaration of messages takes time.
 _FAMILIES = {
     "clients": (48, 49, 71, 72),
     "cluster": (18, 55, 57, 64, 80, 81),
@@ -62,7 +62,7 @@ _S = TypeVar("_S", bound=Struct)
 _NOTHING: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False}
 """Values of required fields in an error response, by the kind of their type; numbers are 0."""
 
-_TOPIC = ("name", "topic_id")  # the version decides which of these fields a message has
+_TOPIC = ("name", "topic_id")  # a message has one of these fields, depending on the version
 
 
 class Api:
@@ -81,13 +81,13 @@ class Api:
         self.refusal = refusal
         #: Handles a request: `(context, request)`.
         self.handle: Callable[[RequestContext, Any], Any]
-        #: Makes an error response: `(context, request, errno)`.
+        #: Returns an error response: `(context, request, errno)`.
         self.refuse: Callable[[RequestContext, Any, int], Response] = refuse_items
 
 
 _apis: dict[int, Api] = {}
-# The APIs of fully imported modules. Another thread may be importing the module of an API in
-# `_apis`.
+# The APIs whose module is fully imported. `_apis` may contain an API whose module another thread is
+# still importing.
 _loaded: dict[int, Api] = {}
 
 
@@ -109,7 +109,8 @@ def handles(
             except RefusedError as refused:
                 return api.refuse(context, request, refused.errno)
 
-        # For plain functions, which respond without a task, the broker handles RefusedError itself.
+        # A plain function is not wrapped, which would need a task: the broker handles its
+        # RefusedError.
         api.handle = handle if inspect.iscoroutinefunction(function) else function
         return function
 
@@ -117,8 +118,8 @@ def handles(
 
 
 def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
-    """Register the function that makes error responses to requests of this class, after the
-    function that `handles` them. Needed only if `refuse` cannot derive the response.
+    """Register the function that returns error responses to requests of this class. Register the
+    handler first. Needed only if `refuse_items` cannot derive the response.
     """
 
     def register(function: _F) -> _F:
@@ -142,7 +143,7 @@ def require(errno: int) -> None:
 
 
 def refuse_items(context: RequestContext, request: Request[_R], errno: int) -> _R:
-    """Return an error response that is derived from the declarations of both messages.
+    """Return an error response, derived from the declarations of the request and the response.
 
     A response with a top-level error code has no items; any other response has an item with the key
     and the error for each item of the request.
@@ -160,9 +161,9 @@ def answer_items(
 
     Args:
         request: The request.
-        result: Called with each item; if the response has groups of items, such as the partitions
-            of topics, with group and item. Returns the item of the response; None for the key of
-            the item without an error. RefusedError becomes an item with the key and the error.
+        result: Called with each item; if items are in groups, such as partitions in topics, with
+            group and item. Returns the item of the response, or None for an item with the key and
+            no error. RefusedError becomes an item with the key and the error.
         items: Items or groups to handle in place of those of the request.
         values: Values of top-level fields of the response.
     """
@@ -178,7 +179,7 @@ def _answered(
     items: Iterable[Any] | None,
     values: Mapping[str, Any],
 ) -> _S:
-    """Return the response of `answer_items`, or a group of items in it."""
+    """Return the response of `answer_items`, or, in a recursive call, one group of its items."""
     name, struct = next((spec.name, found) for spec in fields(kind) if (found := _struct(spec)))
     refusal = _apis[request.API_KEY].refusal
     answers: list[Struct] = []
@@ -207,7 +208,7 @@ def _derived(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any])
         values: Values of fields, by name.
     """
     specs = fields(kind)
-    keys: dict[str, type[Struct] | None] = {}  # fields of `source` that items may have as well
+    keys: dict[str, type[Struct] | None] = {}  # fields of `source`, to copy to the result
     if not isinstance(source, Struct):  # the item is the key itself
         key = next(spec.name for spec in specs if spec.required and spec.name != "error_code")
         values = {**values, key: source}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.acls import OPERATIONS
@@ -10,12 +13,38 @@ from aiokafka.testing.handlers import require
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
+E = TypeVar("E")
+K = TypeVar("K", str, bytes)
+
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
-    """Return a topic by its id if one is given, else by name; None if the topic does not exist."""
+    """Return a topic by its id, or by its name if the id is zero; None if the topic does not
+    exist."""
     if topic_id != ZERO_UUID:
         return context.state.topics_by_id.get(topic_id)
     return context.state.topics.get(name)
+
+
+def grouped(places: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
+    """Return the partitions of each topic, in the order of `places`."""
+    found: dict[K, list[int]] = {}
+    for topic, index in places:
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+def leader_endpoints(
+    context: RequestContext, kind: Callable[..., E], partitions: Iterable[Any]
+) -> list[E]:
+    """Return the addresses of the current leaders in a response, as instances of `kind`
+    (KIP-951).
+    """
+    leaders = {partition.current_leader.leader_id for partition in partitions}
+    return [
+        kind(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in context.state.nodes.values()
+        if node.node_id in leaders
+    ]
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:
@@ -28,7 +57,7 @@ def check_epoch(partition: Partition, epoch: int) -> int:
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
-    """Return 0 if this broker leads the partition and may handle the request, else an error."""
+    """Return 0 if this broker leads the partition and the client may use it, else an error code."""
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno
     errno = context.check_topic(partition.topic)
@@ -55,8 +84,8 @@ def require_leader(context: RequestContext, topic: str, index: int, epoch: int =
 
 
 def require_group(context: RequestContext, group_id: str, operation: str) -> None:
-    """Raise RefusedError unless this broker coordinates a group and the client may do the operation
-    on it.
+    """Raise RefusedError unless this broker coordinates the group, and the client is authorized for
+    the operation on the group.
     """
     require(context.services.acls.check_named(context, "group", group_id, operation))
     require(context.services.groups.check_coordinator(context.node_id, group_id))
@@ -84,9 +113,9 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
     """
     if context.profile.release < FIRST_KRAFT:
         if context.cluster_state.controller != context.node_id:
-            raise RefusedError(errors.NotControllerError.errno)
+            raise RefusedError(errors.NotControllerError)
     elif not await context.services.controller.wait(seconds):
-        raise RefusedError(errors.RequestTimedOutError.errno)
+        raise RefusedError(errors.RequestTimedOutError)
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:

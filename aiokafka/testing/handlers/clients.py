@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546) and metrics that clients push (KIP-714)."""
+"""Requests about client quotas (KIP-546), and metrics that clients push (KIP-714)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _alter(context: RequestContext, wanted: AlterEntryData, only_check: bool) ->
     changes = {op.key: None if op.remove else op.value for op in wanted.ops}
     problem = problem_of(entity, changes)
     if problem is not None:
-        raise RefusedError(errors.InvalidRequestError.errno, problem)
+        raise RefusedError(errors.InvalidRequestError, problem)
     if not only_check:
         context.services.quotas.alter(entity, changes)
 

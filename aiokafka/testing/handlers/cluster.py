@@ -1,4 +1,4 @@
-"""ApiVersions and UpdateFeatures; the quorum of controllers, and unregistered brokers."""
+"""ApiVersions, UpdateFeatures, UnregisterBroker, and requests about the controller quorum."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in features
-            if low > 0 or context.api_version >= 4  # older clients fail with 0 (KAFKA-17011)
+            if low > 0 or context.api_version >= 4  # older clients fail if it is 0 (KAFKA-17011)
         ],
         finalized_features_epoch=context.cluster_state.features_epoch if profile.features else -1,
         finalized_features=[
@@ -111,7 +111,7 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
 
 
 _LOG = "__cluster_metadata"
-_END = 1000  # end offset of the metadata log, which the fake does not have
+_END = 1000  # an invented end offset: the fake has no metadata log
 _BEHIND = 100
 _TIME = 1_700_000_000_000
 
@@ -124,7 +124,7 @@ def describe_quorum(
     log end offset.
     """
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
-        missing = errors.UnknownTopicOrPartitionError.errno  # the quorum has one log
+        missing = errors.UnknownTopicOrPartitionError.errno  # the quorum has one partition
         return answer_items(request, lambda topic, partition: require(missing))
     state = context.cluster_state
     with_directories = context.api_version >= 2

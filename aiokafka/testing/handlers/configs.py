@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, groups and client metrics: describe, alter, list."""
+"""Requests that describe, alter and list the settings of topics, brokers and other resources."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str,
         topic = state.topics.get(name)
         if topic is None:
             raise TopicRefusedError(
-                errors.UnknownTopicOrPartitionError.errno, f"The topic '{name}' does not exist."
+                errors.UnknownTopicOrPartitionError, f"The topic '{name}' does not exist."
             )
         return {key: topic.setting(key) for key in TOPIC_DEFAULTS}, set(topic.config)
     if kind == BROKER:
         _check_broker(state, name)
         changed = {k for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
-        if not name:  # the defaults of the whole cluster: only changed settings
+        if not name:  # the cluster-wide defaults have changed settings only
             return {key: state.config[key] for key in sorted(changed)}, changed
         return dict(state.config), changed
     if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
         if not name:
             raise TopicRefusedError(
-                errors.InvalidRequestError.errno, "Default group resources not allowed"
+                errors.InvalidRequestError, "Default group resources not allowed"
             )
         own = {key: state.config.get(of, value) for key, (of, value) in GROUP_DEFAULTS.items()}
         changed_here = state.other_configs.get((kind, name), {})
@@ -108,7 +108,7 @@ def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str,
         _check_broker(state, name or "none")
         levels = {**LOGGER_DEFAULTS, **state.other_configs.get((kind, name), {})}
         return levels, set(levels)
-    raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unsupported resource type {kind}")
+    raise TopicRefusedError(errors.InvalidRequestError, f"Unsupported resource type {kind}")
 
 
 def _change_settings(
@@ -119,8 +119,8 @@ def _change_settings(
     *,
     validate_only: bool,
 ) -> None:
-    """Apply `change` to the settings that are not defaults, and check them. Store them unless
-    `validate_only`.
+    """Apply `change` to the settings of a resource that are not defaults. Check the result, and
+    store it unless `validate_only`.
 
     Raises:
         TopicRefusedError: no such resource, or invalid settings.
@@ -135,11 +135,11 @@ def _change_settings(
         unknown = set(settings) - set(BROKER_DEFAULTS)
         if unknown:
             raise TopicRefusedError(
-                errors.InvalidConfigurationError.errno, f"Unknown broker settings {unknown}"
+                errors.InvalidConfigurationError, f"Unknown broker settings {unknown}"
             )
         problem = invalid_broker_setting(settings)
         if problem is not None:
-            raise TopicRefusedError(errors.InvalidRequestError.errno, problem)
+            raise TopicRefusedError(errors.InvalidRequestError, problem)
         if not validate_only:
             # Update the dict in place, because topics have a reference to it.
             state.config.update({**BROKER_DEFAULTS, **broker_settings(settings)})
@@ -149,7 +149,7 @@ def _change_settings(
     change(settings)
     problem = invalid_topic_setting(settings, state.profile.release)
     if problem is not None:
-        raise TopicRefusedError(errors.InvalidConfigurationError.errno, problem)
+        raise TopicRefusedError(errors.InvalidConfigurationError, problem)
     if not validate_only:
         topic.config = topic_settings(settings)
 
@@ -191,9 +191,7 @@ def _change_other(
                 f"Unknown config name: {key}",
             )
         if kind == LOGGER and value not in LOG_LEVELS:
-            raise TopicRefusedError(
-                errors.InvalidConfigurationError.errno, f"{value} is not a log level"
-            )
+            raise TopicRefusedError(errors.InvalidConfigurationError, f"{value} is not a log level")
     if not validate_only:
         state.other_configs[kind, name] = settings
         if not settings:
@@ -203,7 +201,7 @@ def _change_other(
 def _check_broker(state: ClusterState, name: str) -> None:
     """Raise TopicRefusedError for an unknown broker. An empty name means the cluster defaults."""
     if name and (not name.isdigit() or int(name) not in state.nodes):
-        raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unexpected broker id {name}")
+        raise TopicRefusedError(errors.InvalidRequestError, f"Unexpected broker id {name}")
 
 
 _DYNAMIC_TOPIC, _STATIC_BROKER, _DEFAULT = 1, 4, 5
@@ -247,7 +245,7 @@ def _describe(
 
 
 def _source(context: RequestContext, kind: int, name: str) -> int:
-    """Return the source of a setting that the resource does not override."""
+    """Return Kafka's source code for a setting that the resource itself does not have."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
     if kind == GROUP:
         inherited = GROUP_DEFAULTS[name][0]
@@ -258,7 +256,8 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """Return the names and values of a setting, the effective value first."""
+    """Return the names under which a setting is configured, with values; the effective value
+    first."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]
@@ -300,7 +299,7 @@ def _type_of(value: str) -> int:
 
 @handles(AlterConfigsRequest, refusal={"error_message": "refused"})
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace all settings of each resource. Settings that are not named get their defaults."""
+    """Replace all settings of each resource. Settings that the request omits get their defaults."""
     return answer_items(request, lambda resource: _replace(context, request, resource))
 
 
@@ -312,13 +311,13 @@ def _replace(
         for config in resource.configs:
             if config.value is None:
                 raise TopicRefusedError(
-                    errors.InvalidRequestError.errno, f"Null value not supported for {config.name}"
+                    errors.InvalidRequestError, f"Null value not supported for {config.name}"
                 )
             settings[config.name] = config.value
 
     if resource.resource_type == LOGGER:
         raise TopicRefusedError(
-            errors.InvalidRequestError.errno, "Loggers are altered incrementally only"
+            errors.InvalidRequestError, "Loggers are altered incrementally only"
         )
     _alter_resource(context, resource, replace, validate_only=request.validate_only)
 
@@ -341,7 +340,7 @@ def _change(
     def change(settings: dict[str, str]) -> None:
         if len({config.name for config in resource.configs}) < len(resource.configs):
             raise TopicRefusedError(
-                errors.InvalidRequestError.errno, "Error due to duplicate config keys"
+                errors.InvalidRequestError, "Error due to duplicate config keys"
             )
         for config in resource.configs:
             _apply(settings, config)
@@ -355,15 +354,13 @@ def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
         settings.pop(name, None)
         return
     if config.value is None:
-        raise TopicRefusedError(
-            errors.InvalidRequestError.errno, f"Null value not supported for {name}"
-        )
+        raise TopicRefusedError(errors.InvalidRequestError, f"Null value not supported for {name}")
     if operation == _SET:
         settings[name] = config.value
         return
     if name not in _LISTS:
         raise TopicRefusedError(
-            errors.InvalidConfigurationError.errno,
+            errors.InvalidConfigurationError,
             f"Config value append is not allowed for config key: {name}",
         )
     default = {**METRICS_DEFAULTS, **TOPIC_DEFAULTS, **BROKER_DEFAULTS}[name]

@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and OffsetForLeaderEpoch: read batches, and look up offsets."""
+"""Fetch, ListOffsets and OffsetForLeaderEpoch: batches, and offsets by time or epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch, Buffer, to_message_set
 from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession
 from aiokafka.testing.handlers import answer_items, handles, refuses
-from aiokafka.testing.handlers._common import check_epoch, is_offline, leads, require_leader
+from aiokafka.testing.handlers._common import (
+    check_epoch,
+    is_offline,
+    leader_endpoints,
+    leads,
+    require_leader,
+)
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition
@@ -94,7 +100,9 @@ def _read_all(
             session.served(one.position)
         if _has_changed(one, data) or not incremental:
             _add(context, response, one.position, data)
-    _add_endpoints(context, response)
+    if context.api_version >= _FIRST_ENDPOINTS:
+        partitions = (part for topic in response.responses for part in topic.partitions)
+        response.node_endpoints = leader_endpoints(context, NodeEndpoint, partitions)
     return response
 
 
@@ -143,7 +151,7 @@ def _failed(index: int, errno: int) -> PartitionData:
 def _read(
     context: RequestContext, request: FetchRequest, one: _PartitionRead, budget: int
 ) -> tuple[PartitionData, int]:
-    """Return the result of one partition, and the size of its records in bytes."""
+    """Return the response for one partition, and the size of its records in bytes."""
     partition, log = one.partition, one.log
     if one.errno or partition is None or log is None:
         return _refused(context, one), 0
@@ -187,7 +195,7 @@ def _payload(
     magic = 1 if context.api_version >= 2 else 0
     data = b"".join(to_message_set(batch.data, magic) for batch in batches)
     if context.api_version < _FIRST_WITHOUT_PARTIAL:
-        return data[: position.max_bytes]  # these versions may end inside a message
+        return data[: position.max_bytes]  # in these versions the records may end inside a message
     return data
 
 
@@ -215,9 +223,9 @@ def _refused(context: RequestContext, one: _PartitionRead) -> PartitionData:
 def _has_changed(one: _PartitionRead, data: PartitionData) -> bool:
     """Return whether an incremental response must include the partition (KIP-227).
 
-    It must if the partition has records, an error, a diverging epoch or a preferred replica, or if
-    its high watermark, last stable offset or log start offset has changed. Stores these offsets for
-    the next comparison.
+    Such partitions have records, an error, a diverging epoch, a preferred read replica, or a
+    changed high watermark, last stable offset or log start offset. Stores these offsets, to compare
+    them with those of the next response.
     """
     reported = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
     changed = reported != one.position.reported or bool(data.records) or one.urgent
@@ -228,7 +236,7 @@ def _has_changed(one: _PartitionRead, data: PartitionData) -> bool:
 def _add(
     context: RequestContext, response: FetchResponse, position: FetchPosition, data: PartitionData
 ) -> None:
-    """Add a partition. Consecutive partitions of a topic share a topic entry."""
+    """Add a partition to the response. Consecutive partitions of a topic share a topic entry."""
     by_id = isinstance(position.topic, bytes)
     last = response.responses[-1] if response.responses else None
     if last is None or position.topic != (last.topic_id if by_id else last.topic):
@@ -241,19 +249,7 @@ def _add(
     last.partitions.append(data)
 
 
-def _add_endpoints(context: RequestContext, response: FetchResponse) -> None:
-    """Add the addresses of the leaders in the response (KIP-951)."""
-    if context.api_version < _FIRST_ENDPOINTS:
-        return
-    leaders = {p.current_leader.leader_id for t in response.responses for p in t.partitions}
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        for node in context.state.nodes.values()
-        if node.node_id in leaders
-    ]
-
-
-# -- The state of each partition, and whether it is enough for a response
+# -- The check of each partition, and the decision whether to respond or to wait
 
 
 _FIRST_FROM_FOLLOWER = 11  # KIP-392
@@ -261,7 +257,8 @@ _FIRST_FROM_FOLLOWER = 11  # KIP-392
 
 @dataclass(slots=True)
 class _PartitionRead:
-    """The result of checking a fetched partition: an error, or what to read."""
+    """The result of the check of a fetched partition: an error, or the log and the limit to
+    read."""
 
     position: FetchPosition
     errno: int = 0
@@ -276,14 +273,14 @@ class _PartitionRead:
 
     @property
     def urgent(self) -> bool:
-        """Whether the response must be sent at once."""
+        """Whether the partition must be in a response at once, without waiting for `min_bytes`."""
         return bool(self.errno) or self.diverging is not None or self.preferred_replica != -1
 
 
 def _check_partition(
     context: RequestContext, request: FetchRequest, position: FetchPosition
 ) -> _PartitionRead:
-    """Check the topic, leader epoch and offset of a fetched partition; return the result."""
+    """Check the topic, leader epoch and offset of a fetched partition."""
     state = context.state
     if isinstance(position.topic, bytes):
         topic = state.topics_by_id.get(position.topic)
@@ -349,8 +346,8 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
 def _check_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
 ) -> tuple[list[_PartitionRead], bool]:
-    """Return the state of all partitions, and whether to respond now: there are `min_bytes`, a
-    partition is urgent, or the client does not wait.
+    """Return the checked partitions, and whether to respond now: if there are `min_bytes`, if a
+    partition is urgent, or if the client does not wait.
     """
     reads = [_check_partition(context, request, position) for position in positions]
     return reads, request.max_wait_ms <= 0 or _is_enough(reads, request.min_bytes)
@@ -361,13 +358,13 @@ async def _wait_until_enough(
     request: FetchRequest,
     positions: Sequence[FetchPosition],
 ) -> list[_PartitionRead]:
-    """Check the partitions now and at each change, until the response can be sent or until
-    `max_wait_ms`.
+    """Check the partitions now and at each change of their logs, until the response can be sent or
+    `max_wait_ms` has passed.
     """
     loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
-        # Check again, because the partitions may have changed before this task ran.
+        # Repeat the check of the caller: the partitions may have changed before this task ran.
         reads, enough = _check_all(context, request, positions)
         if enough or deadline <= loop.time():
             return reads
@@ -438,7 +435,7 @@ def _find_offset(
         return _old_style(log, asked, limit)
     oldest = min(_FIRST_VERSION)
     if asked.timestamp < oldest or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
-        raise RefusedError(errors.UnsupportedVersionError.errno)
+        raise RefusedError(errors.UnsupportedVersionError)
     timestamp, offset, epoch = _look_up_offset(log, asked.timestamp, limit)
     if log.high_watermark < log.epoch_start and (asked.timestamp == _LATEST or offset >= limit):
         # A new leader does not know the high watermark until its followers fetch (KIP-207).
@@ -447,7 +444,7 @@ def _find_offset(
             errors.OffsetNotAvailable.errno if new else errors.LeaderNotAvailableError.errno
         )
     if asked.timestamp == _MAX_TIMESTAMP and offset >= limit:
-        timestamp, offset, epoch = _NOWHERE  # the record cannot be read yet
+        timestamp, offset, epoch = _NOWHERE  # the client cannot read the record yet
     response = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, timestamp=timestamp, offset=offset
     )
@@ -457,7 +454,7 @@ def _find_offset(
 
 
 def _look_up_offset(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, int]:
-    """Return (timestamp, offset, leader epoch), each -1 if there is none."""
+    """Return (timestamp, offset, leader epoch) for a requested timestamp; -1 for missing values."""
     if timestamp == _LATEST:
         return -1, limit, log.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):

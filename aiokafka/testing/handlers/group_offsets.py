@@ -1,4 +1,4 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: committed offsets of groups."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: the offsets of groups."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.actions import RefusedError
-from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
+from aiokafka.testing.classic_group import ClassicGroup, GroupState
 from aiokafka.testing.groups import CommittedOffset
 from aiokafka.testing.handlers import answer_items, handles, refuses, require
-from aiokafka.testing.handlers._common import find_topic
+from aiokafka.testing.handlers._common import find_topic, grouped
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
 from aiokafka.testing.transactions import TransactionRefusedError
@@ -59,49 +59,45 @@ def _check_committer(
     member_id: str,
     instance_id: str | None,
     generation: int,
-) -> int:
-    """Return the error code for a commit by a member, 0 if the commit is allowed.
+) -> None:
+    """Raise RefusedError unless the member may commit.
 
     A client without a generation (-1) may commit while the group has no members.
     """
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, group_id)
-    if errno:
-        return errno
+    require(groups.check_coordinator(context.node_id, group_id))
     if group_id in groups.consumer:
-        return _check_consumer(context, group_id, member_id, generation)
+        _check_consumer(context, group_id, member_id, generation)
+        return
     group = groups.classic.get(group_id)
     if group is None or group.state is GroupState.EMPTY:
         if generation < 0:
-            return 0
+            return
         if groups.exists(group_id):
-            return errors.UnknownMemberIdError.errno
+            raise RefusedError(errors.UnknownMemberIdError)
         knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
-        return errors.GroupIdNotFound.errno if knows_groups else errors.IllegalGenerationError.errno
-    try:
-        group.check_member(member_id, instance_id, generation)
-    except GroupRefusedError as exc:
-        return exc.errno
+        missing = errors.GroupIdNotFound if knows_groups else errors.IllegalGenerationError
+        raise RefusedError(missing)
+    group.check_member(member_id, instance_id, generation)
     if context.api_key != _OFFSET_COMMIT:
-        return 0  # TxnOffsetCommit neither waits for a rebalance nor extends the session
+        return  # TxnOffsetCommit neither waits for a rebalance nor extends the session
     if group.state is GroupState.COMPLETING:
-        return errors.RebalanceInProgressError.errno
+        raise RefusedError(errors.RebalanceInProgressError)
     if group.state is not GroupState.PREPARING:
         group.heartbeat(member_id, instance_id, generation)
-    return 0
 
 
-def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoch: int) -> int:
+def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoch: int) -> None:
     group = context.services.groups.consumer[group_id]
     if not group.members and epoch < 0:
-        return 0
+        return
     member = group.members.get(member_id)
     if member is None:
-        return errors.UnknownMemberIdError.errno
-    if member.epoch == epoch:
-        return 0
-    is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
-    return errors.StaleMemberEpoch.errno if is_plain else errors.IllegalGenerationError.errno
+        raise RefusedError(errors.UnknownMemberIdError)
+    if member.epoch != epoch:
+        is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
+        wrong = errors.StaleMemberEpoch if is_plain else errors.IllegalGenerationError
+        raise RefusedError(wrong)
 
 
 _FIRST_TOPIC_IDS = 10
@@ -109,15 +105,15 @@ _FIRST_TOPIC_IDS = 10
 
 @handles(OffsetCommitRequest)
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Commit the offsets, for a member or for a group without members."""
-    errno = _check_committer(
+    """Commit offsets for a member, or for a client without membership if the group has no
+    members."""
+    _check_committer(
         context,
         request.group_id,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
     )
-    require(errno)
     return OffsetCommitResponse(
         topics=[_commit_topics(context, request, t) for t in request.topics]
     )
@@ -139,7 +135,7 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Versions from 10 on do not encode the name, but tests that edit the response use it.
+        # From version 10 on the name is not encoded, but tests that edit the response need it.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -180,37 +176,30 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Store the offsets as pending until the transaction ends."""
     if not request.group_id:
-        raise RefusedError(errors.InvalidGroupIdError.errno)
-    require(_check_txn_member(context, request) or _check_transaction(context, request))
+        raise RefusedError(errors.InvalidGroupIdError)
+    if context.api_version >= _FIRST_WITH_MEMBER and (
+        request.member_id or request.generation_id >= 0
+    ):
+        _check_committer(
+            context,
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+        )
+    else:  # the group cannot fence a request without a member (KIP-447)
+        require(context.services.groups.check_coordinator(context.node_id, request.group_id))
+    require(_check_transaction(context, request))
     return answer_items(
         request, lambda topic, part: _commit_in_txn(context, request, topic.name, part)
-    )
-
-
-def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
-    """Return the error code for the member of a request. The group cannot fence a request without a
-    member (KIP-447), so only the coordinator is checked.
-    """
-    names_member = context.api_version >= _FIRST_WITH_MEMBER and (
-        request.member_id or request.generation_id >= 0
-    )
-    if not names_member:
-        groups = context.services.groups
-        return groups.check_coordinator(context.node_id, request.group_id)
-    return _check_committer(
-        context,
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
     )
 
 
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
-        # These releases do not ask the transaction coordinator. The log of the group's offsets
-        # rejects older producer epochs, as any log does; releases before 2.4 accept them.
+        # These releases do not ask the transaction coordinator. From 2.4 on, the log that stores
+        # the group's offsets rejects older producer epochs, as every log does.
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
@@ -317,17 +306,14 @@ def _refused(group: OffsetFetchRequestGroup, errno: int) -> OffsetFetchResponseG
 
 def _all_by_topic(context: RequestContext, group_id: str) -> dict[str, list[int]]:
     """Return the partitions with a committed offset, of topics that the client may describe."""
-    found: dict[str, list[int]] = {}
-    for topic, index in sorted(context.services.groups.committed_of(group_id)):
-        if not context.check_topic(topic):
-            found.setdefault(topic, []).append(index)
-    return found
+    committed = sorted(context.services.groups.committed_of(group_id))
+    return grouped(place for place in committed if not context.check_topic(place[0]))
 
 
 def _look_up(
     context: RequestContext, request: OffsetFetchRequest, group_id: str, topic: str, index: int
 ) -> tuple[int, CommittedOffset, int]:
-    """Return (partition, committed offset, error code)."""
+    """Return (partition, committed offset, error code) for one partition of a group."""
     errno = context.check_topic(topic)
     if errno:
         return index, _NOTHING, errno
@@ -340,7 +326,8 @@ def _look_up(
 
 
 def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
-    """Return the result of a partition; the class `kind` depends on the version."""
+    """Return the response for a partition, as an instance of `kind`, which depends on the
+    version."""
     return kind(
         partition_index=index,
         committed_offset=found.offset,
@@ -380,7 +367,7 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member of a request (KIP-848); 0 if valid or not named."""
+    """Return the error code for the member of a request (KIP-848); 0 for a valid member or none."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0
@@ -424,20 +411,20 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
 
 @handles(OffsetDeleteRequest)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Delete the offsets of topics that no member subscribes to."""
+    """Delete the offsets of partitions, except for topics to which a member subscribes."""
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     if not groups.exists(request.group_id):
-        raise RefusedError(errors.GroupIdNotFound.errno)
+        raise RefusedError(errors.GroupIdNotFound)
     in_use = _subscribed(context, request.group_id)
 
     def delete(topic: OffsetDeleteRequestTopic, part: OffsetDeleteRequestPartition) -> None:
         key = (topic.name, part.partition_index)
         require(context.check_topic(topic.name))
         if context.state.partition(*key) is None:
-            raise RefusedError(errors.UnknownTopicOrPartitionError.errno)
+            raise RefusedError(errors.UnknownTopicOrPartitionError)
         if topic.name in in_use:
-            raise RefusedError(errors.GroupSubscribedToTopic.errno)
+            raise RefusedError(errors.GroupSubscribedToTopic)
         groups.offsets_of(request.group_id).delete(key)
 
     return answer_items(request, delete)

@@ -1,6 +1,6 @@
 """DescribeGroups, ListGroups, DeleteGroups, and the descriptions of consumer groups (KIP-848).
 
-A fake cluster has no share groups and streams groups: each request for one gets an error.
+A fake cluster has no share groups and no streams groups: requests about them get an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from aiokafka.testing.consumer_group import (
     TopicIdPartitions,
 )
 from aiokafka.testing.handlers import answer_items, handles, require
-from aiokafka.testing.handlers._common import authorized_operations, require_group
+from aiokafka.testing.handlers._common import authorized_operations, grouped, require_group
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
@@ -186,7 +186,7 @@ def _describe_consumer(
     require_group(context, group_id, "describe")
     group = context.services.groups.consumer.get(group_id)
     if group is None:
-        raise RefusedError(errors.GroupIdNotFound.errno)
+        raise RefusedError(errors.GroupIdNotFound)
     return DescribedConsumerGroup(
         group_id=group_id,
         group_state=group.state,
@@ -219,9 +219,6 @@ def _consumer_member(
 
 
 def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(slots):
-        by_topic.setdefault(topic_id, []).append(index)
     return Assignment(
         topic_partitions=[
             TopicPartitions(
@@ -229,7 +226,7 @@ def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
                 topic_name=state.topics_by_id[topic_id].name,
                 partitions=indexes,
             )
-            for topic_id, indexes in by_topic.items()
+            for topic_id, indexes in grouped(sorted(slots)).items()
             if topic_id in state.topics_by_id
         ]
     )
@@ -276,8 +273,8 @@ def streams_group_describe(
 
 
 def _refuse_group(context: RequestContext, group_id: str) -> NoReturn:
-    """Raise RefusedError with NOT_COORDINATOR or another error of the coordinator, else with
+    """Raise RefusedError: with the error of the coordinator check, if there is one, else with
     GROUP_ID_NOT_FOUND.
     """
     require(context.services.groups.check_coordinator(context.node_id, group_id))
-    raise RefusedError(errors.GroupIdNotFound.errno)
+    raise RefusedError(errors.GroupIdNotFound)

@@ -33,6 +33,7 @@ from aiokafka.testing.consumer_group import (
     TopicIdPartitions,
 )
 from aiokafka.testing.handlers import handles, refuses, require
+from aiokafka.testing.handlers._common import grouped
 from aiokafka.testing.script import RequestContext
 
 _FIRST_NEEDING_ID = 4  # KIP-394
@@ -43,8 +44,8 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond when the next generation of the group begins. A group of the
-    consumer protocol responds at once (KIP-848).
+    """Add a member, and respond when the next generation of the group begins. If the group has the
+    consumer protocol, respond at once (KIP-848).
     """
     _check_join(context, request)
     try:
@@ -60,7 +61,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
 def refuse_join_group(
     context: RequestContext, request: JoinGroupRequest, errno: int
 ) -> JoinGroupResponse:
-    """Return a response with `errno` and the member's id."""
+    """Return a response with `errno` and the member id of the request."""
     return _refused_join(context, request.member_id, errno)
 
 
@@ -69,9 +70,9 @@ def _check_join(context: RequestContext, request: JoinGroupRequest) -> None:
     shortest = setting("group.min.session.timeout.ms")
     longest = setting("group.max.session.timeout.ms")
     if not request.group_id:
-        raise RefusedError(errors.InvalidGroupIdError.errno)
+        raise RefusedError(errors.InvalidGroupIdError)
     if not shortest <= request.session_timeout_ms <= longest:
-        raise RefusedError(errors.InvalidSessionTimeoutError.errno)
+        raise RefusedError(errors.InvalidSessionTimeoutError)
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
 
 
@@ -138,11 +139,11 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         )
     group = groups.classic.get(request.group_id)
     if group is None:
-        raise RefusedError(errors.UnknownMemberIdError.errno)
+        raise RefusedError(errors.UnknownMemberIdError)
     group.check_member(request.member_id, request.group_instance_id, request.generation_id)
     named, actual = _protocol(request), (group.protocol_type, group.protocol)
     if any(name not in (None, real) for name, real in zip(named, actual, strict=True)):
-        raise RefusedError(errors.InconsistentGroupProtocolError.errno)
+        raise RefusedError(errors.InconsistentGroupProtocolError)
     assignment = await group.sync(
         request.member_id,
         request.group_instance_id,
@@ -162,7 +163,7 @@ def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Extend the session of a member; return REBALANCE_IN_PROGRESS during a rebalance."""
     if not request.group_id:
-        raise RefusedError(errors.InvalidGroupIdError.errno)
+        raise RefusedError(errors.InvalidGroupIdError)
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     member = (request.member_id, request.group_instance_id, request.generation_id)
@@ -216,14 +217,16 @@ def _leave_classic(group: ClassicGroup | None, member_id: str, instance_id: str 
     return 0
 
 
-_LEAVING_STATIC = -2  # epoch of a static member that leaves the group; lower epochs are invalid
+_LEAVING_STATIC = -2  # epoch with which a static member leaves; lower epochs are invalid
 
 
 @handles(ConsumerGroupHeartbeatRequest, refusal={"error_message": "refused"})
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Move a member one step towards its assignment (KIP-848)."""
+    """Handle a heartbeat of a joining, present or leaving member (KIP-848). The response may have a
+    new assignment.
+    """
     require(_check_heartbeat(context, request))
     joining = request.member_epoch == JOINING
     group = context.services.groups.consumer_for_heartbeat(request.group_id, joining=joining)
@@ -287,12 +290,9 @@ def _owned(topics: Iterable[OwnedPartitions] | None) -> TopicIdPartitions | None
 
 
 def _next_assignment(slots: TopicIdPartitions) -> NextAssignment:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(slots):
-        by_topic.setdefault(topic_id, []).append(index)
     return NextAssignment(
         topic_partitions=[
             OwnedPartitions(topic_id=topic_id, partitions=indexes)
-            for topic_id, indexes in by_topic.items()
+            for topic_id, indexes in grouped(sorted(slots)).items()
         ]
     )

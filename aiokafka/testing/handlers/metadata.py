@@ -110,7 +110,7 @@ def _one(
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
             return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
-        # The topic may exist in the cluster, though not in this broker's view (`context.state`).
+        # The stale metadata of this broker (`context.state`) may lack an existing topic.
         if name not in context.cluster_state.topics:
             context.cluster_state.create_topic(name)
     except TopicRefusedError as exc:
@@ -149,7 +149,7 @@ def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePar
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=isr or partition.replicas[-1:],  # the last in-sync replica stays in the ISR
+        isr_nodes=isr or partition.replicas[-1:],  # a stopped last replica stays in the ISR
         offline_replicas=[node for node in partition.replicas if node not in live],
     )
 
@@ -219,7 +219,7 @@ def _find_coordinator(context: RequestContext, kind: int, key: str) -> Coordinat
     errno = context.services.acls.check_named(context, resource, key, "describe")
     if errno:
         return _failed(key, errno, "refused")
-    # A broker that is not registered with a controller is not alive.
+    # A client can reach this broker even if the controller has registered no broker.
     if not state.live_nodes():
         return _failed(key, errors.GroupCoordinatorNotAvailableError.errno, "no broker is alive")
     topic = _INTERNAL_TOPICS[kind]

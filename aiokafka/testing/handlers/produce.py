@@ -34,7 +34,7 @@ from aiokafka.testing.batches import (
     with_producer,
 )
 from aiokafka.testing.handlers import handles, refuse, refuse_items, refuses, require
-from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
+from aiokafka.testing.handlers._common import check_leader, find_topic, in_version, leader_endpoints
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition, Topic
@@ -42,7 +42,7 @@ from aiokafka.testing.transactions import TransactionRefusedError
 
 _ALL = -1
 _FIRST_WITH_LEADER = 10  # KIP-951
-_FIRST_CAPPED = (3, 9)  # releases that cap min.insync.replicas at the number of replicas
+_FIRST_CAPPING = (3, 9)  # releases that cap min.insync.replicas at the number of replicas
 
 
 @handles(ProduceRequest, refusal={"base_offset": -1})
@@ -77,7 +77,7 @@ def produce(
 
 
 async def _no_response() -> ProduceResponse:
-    """Never return: the request fails inside a real broker, which sends no response."""
+    """Wait forever: a real broker fails internally at this request, and sends no response."""
     waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     return await waiting
 
@@ -132,7 +132,7 @@ def _append(
 
 def _lacks_replicas(context: RequestContext, topic: Topic, partition: Partition) -> bool:
     needed = int(topic.setting("min.insync.replicas"))
-    if context.profile.release >= _FIRST_CAPPED:
+    if context.profile.release >= _FIRST_CAPPING:
         needed = min(needed, len(partition.replicas))
     return len(context.state.isr(partition)) < needed
 
@@ -150,16 +150,9 @@ def _not_leader(
 
 def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
     """Add the addresses of the leaders in the response (KIP-951)."""
-    if context.api_version < _FIRST_WITH_LEADER:
-        return
-    leaders = {
-        p.current_leader.leader_id for t in response.responses for p in t.partition_responses
-    }
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        for node in context.state.nodes.values()
-        if node.node_id in leaders
-    ]
+    if context.api_version >= _FIRST_WITH_LEADER:
+        partitions = (part for topic in response.responses for part in topic.partition_responses)
+        response.node_endpoints = leader_endpoints(context, NodeEndpoint, partitions)
 
 
 def _is_replicated(
@@ -189,13 +182,13 @@ async def _await_replicas(
         for answer in topic.partition_responses:
             if not answer.error_code and found is not None:
                 partition = found.partitions[answer.index]
-                # Store the epoch now: the leader may change while an earlier partition is awaited.
+                # Read the epoch before the waits below, during which the leader may change.
                 written.append((answer, found, partition, partition.log, partition.leader_epoch))
     for answer, found, partition, log, epoch in written:
         errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
         if not errno and _lacks_replicas(context, found, partition):
             errno = errors.NotEnoughReplicasAfterAppendError.errno
-        answer.error_code = errno  # the response has the offset, since the batch is written
+        answer.error_code = errno  # the offset stays in the response: the batch is written
     _add_endpoints(context, response)
     return response
 
@@ -208,8 +201,8 @@ async def _replicated(
     offset: int,
     deadline: float,
 ) -> int:
-    """Wait until records at `offset`, written in leader epoch `epoch`, are replicated; return 0 or
-    the error code.
+    """Wait until the batch at `offset`, which was written in the leader epoch `epoch`, is
+    replicated. Return 0, or the error code if the leader changes or `deadline` passes.
     """
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -243,19 +236,19 @@ _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _FIRST_BATCH_V2 = 3  # Produce versions; earlier versions have message sets of magic 0 and 1
 _FIRST_ZSTD = 7
 _AFTER_MAX = "message.timestamp.after.max.ms"
-_FIRST_WARY = (4, 0)  # first release where the default of this setting is one hour (KIP-1030)
+_FIRST_WITH_ONE_HOUR = (4, 0)  # the first release in which its default is one hour (KIP-1030)
 _FOREVER = 2**63 - 1
-_FIRST_FORGIVING = (2, 5)  # first release that accepts unknown producer ids (KIP-360)
+_FIRST_ACCEPTING_UNKNOWN = (2, 5)  # first release that accepts unknown producer ids (KIP-360)
 
 
 @dataclass(frozen=True)
 class _Appended:
-    """Offset and time of an appended batch."""
+    """The offset and time of an appended batch, for the response."""
 
     base_offset: int
     append_time: int
-    """Milliseconds with ``LogAppendTime``, else -1. For a duplicate, the greatest timestamp of its
-    records, as in Kafka.
+    """Time of the append in milliseconds with ``LogAppendTime``, else -1. For a duplicate, the
+    greatest timestamp of its records, as in Kafka.
     """
 
 
@@ -296,7 +289,7 @@ def _unknown_producer(context: RequestContext, batch: Batch) -> int:
     """Return the error code for a batch of an unknown producer id that does not begin at sequence
     0; 0 if the release accepts the batch.
     """
-    if context.profile.release < _FIRST_FORGIVING:
+    if context.profile.release < _FIRST_ACCEPTING_UNKNOWN:
         return errors.UnknownProducerId.errno
     if batch.is_transactional and context.services.adds_partitions(context):
         return errors.OutOfOrderSequenceNumber.errno
@@ -309,7 +302,7 @@ def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
     batches = parse(data)
     if context.api_version >= _FIRST_BATCH_V2 and len(batches) != 1:
         raise BatchRefusedError(
-            errors.InvalidRecord.errno,
+            errors.InvalidRecord,
             f"{len(batches)} record batches came, exactly one is required",
         )
     return batches
@@ -319,24 +312,24 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
     check_from_client(batch)
     if batch.size > int(topic.setting("max.message.bytes")):
         raise BatchRefusedError(
-            errors.MessageSizeTooLargeError.errno,
+            errors.MessageSizeTooLargeError,
             f"The record batch size in the append to {topic.name} is {batch.size} bytes which "
             f"exceeds the maximum configured value of {topic.setting('max.message.bytes')}.",
         )
     allowed = context.profile.compressions
     if allowed is not None and batch.codec not in (0, *allowed):
         raise BatchRefusedError(
-            errors.UnsupportedForMessageFormatError.errno, "the compression type is not supported"
+            errors.UnsupportedForMessageFormatError, "the compression type is not supported"
         )
     if batch.codec == _ZSTD and _FIRST_BATCH_V2 <= context.api_version < _FIRST_ZSTD:
         raise BatchRefusedError(
-            errors.UnsupportedCompressionType.errno, "zstd needs Produce version 7 or higher"
+            errors.UnsupportedCompressionType, "zstd needs Produce version 7 or higher"
         )
     _check_records(topic, batch, _times_allowed(context.profile.release, topic))
 
 
 def _recompressed(topic: Topic, batch: Batch) -> Batch:
-    """Return the batch, compressed with the topic's ``compression.type``."""
+    """Return the batch, compressed again if the topic's ``compression.type`` differs from it."""
     codec = _CODECS.get(topic.setting("compression.type"))
     if codec is None or codec == batch.codec:
         return batch
@@ -351,13 +344,14 @@ def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
         return -_FOREVER, _FOREVER
     now = int(_clock.wall_time() * 1000)
     after = int(topic.setting(_AFTER_MAX))
-    if _AFTER_MAX not in topic.config and release < _FIRST_WARY:
+    if _AFTER_MAX not in topic.config and release < _FIRST_WITH_ONE_HOUR:
         after = _FOREVER
     return now - int(topic.setting("message.timestamp.before.max.ms")), now + after
 
 
 def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
-    """Raise BatchRefusedError, with all records that are not allowed, if there are any."""
+    """Raise BatchRefusedError if the topic does not allow some records. The error lists all of
+    them."""
     earliest, latest = times
     needs_keys = "compact" in topic.setting("cleanup.policy")
     if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:
@@ -396,7 +390,7 @@ def init_producer_id(
             throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
         )
     if transactional_id == "":
-        raise RefusedError(errors.InvalidRequestError.errno)
+        raise RefusedError(errors.InvalidRequestError)
     transactions = context.services.transactions
     require(transactions.check_coordinator(context.node_id, transactional_id))
     timeout = request.transaction_timeout_ms / 1000

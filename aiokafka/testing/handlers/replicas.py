@@ -40,7 +40,7 @@ from aiokafka.testing.state import ClusterState, Node, Partition
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move each replica to the log directory (KIP-113). The move takes no time."""
+    """Move each replica to the requested log directory (KIP-113). A move takes no time."""
     return _moved(request, lambda path, topic, index: _move_log(context, path, topic, index))
 
 
@@ -179,7 +179,8 @@ async def elect_leaders(
 def refuse_elect_leaders(
     context: RequestContext, request: ElectLeadersRequest, errno: int
 ) -> ElectLeadersResponse:
-    """Return a response with `errno` for every partition, since version 1 also at the top level."""
+    """Return a response with `errno` for every partition; from version 1 on, also at the top
+    level."""
     return ElectLeadersResponse(
         error_code=errno if context.api_version >= 1 else 0,
         replica_election_results=[
@@ -238,22 +239,22 @@ def _reassign(
     partition = state.partition(topic, asked.partition_index)
     reassignments = context.services.reassignments
     if partition is None:
-        raise RefusedError(errors.UnknownTopicOrPartitionError.errno, "No such partition.")
+        raise RefusedError(errors.UnknownTopicOrPartitionError, "No such partition.")
     target = asked.replicas
     if target is None:
         if not reassignments.cancel(partition):
-            raise RefusedError(errors.NoReassignmentInProgress.errno)
+            raise RefusedError(errors.NoReassignmentInProgress)
         return
     if not target or len(set(target)) < len(target) or not set(target) <= set(state.nodes):
         raise RefusedError(
-            errors.InvalidReplicationAssignmentError.errno,
+            errors.InvalidReplicationAssignmentError,
             "The manual partition assignment is not valid.",
         )
     present = reassignments.ongoing.get((topic, asked.partition_index))
     factor = len(partition.replicas if present is None else present.former)
     if not may_change and len(target) != factor:
         raise RefusedError(
-            errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
+            errors.InvalidReplicationFactorError, "The replication factor is changed."
         )
     reassignments.begin(partition, target)
     context.services.transactions.complete_waiting()

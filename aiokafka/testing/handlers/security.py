@@ -82,7 +82,7 @@ def refuse_sasl_handshake(
 def sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Handle one token of the login; without SASL, return ILLEGAL_SASL_STATE."""
+    """Handle a SASL token of the login; without SASL, return ILLEGAL_SASL_STATE."""
     if context.session is None:
         return refuse_sasl_authenticate(context, request, errors.IllegalSaslStateError.errno)
     verdict = context.session.authenticate(request.auth_bytes)
@@ -130,12 +130,12 @@ def _describe_credentials(
     infos = context.services.credentials.infos(user)
     if twice:
         raise RefusedError(
-            errors.DuplicateResource.errno,
+            errors.DuplicateResource,
             f"Cannot describe SCRAM credentials for the same user twice: {user}",
         )
     if not infos:
         raise RefusedError(
-            errors.ResourceNotFound.errno,
+            errors.ResourceNotFound,
             f"Attempt to describe a user credential that does not exist: {user}",
         )
     return DescribeUserScramCredentialsResult(
@@ -150,7 +150,7 @@ def _describe_credentials(
 
 _SCRAM_NAMES = dict(enumerate(SCRAM, 1))
 _LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 16384  # iterations
-_CONTROLLER_TIMEOUT = 30.0  # seconds that a broker tries to reach the controller
+_CONTROLLER_TIMEOUT = 30.0  # seconds for which a broker tries to reach the controller
 
 
 @handles(AlterUserScramCredentialsRequest)
@@ -176,16 +176,16 @@ def refuse_alter_user_scram_credentials(
 
 
 def _changed_users(request: AlterUserScramCredentialsRequest) -> list[str]:
-    """Return the user of each change."""
+    """Return the user names of all changes in the request."""
     return [each.name for each in request.deletions] + [each.name for each in request.upsertions]
 
 
 def _alter_credential(
     context: RequestContext, request: AlterUserScramCredentialsRequest, user: str
 ) -> None:
-    if _changed_users(request).count(user) > 1:  # even for different mechanisms
+    if _changed_users(request).count(user) > 1:  # an error even for different mechanisms
         raise RefusedError(
-            errors.DuplicateResource.errno,
+            errors.DuplicateResource,
             "A user credential cannot be altered twice in the same request",
         )
     for deletion in request.deletions:
@@ -198,7 +198,7 @@ def _alter_credential(
 
 def _scram_mechanism(number: int) -> str:
     if number not in _SCRAM_NAMES:
-        raise RefusedError(errors.UnsupportedSaslMechanismError.errno, "Unknown SCRAM mechanism")
+        raise RefusedError(errors.UnsupportedSaslMechanismError, "Unknown SCRAM mechanism")
     return _SCRAM_NAMES[number]
 
 
@@ -206,7 +206,7 @@ def _delete_credential(context: RequestContext, wanted: ScramCredentialDeletion)
     mechanism = _scram_mechanism(wanted.mechanism)
     if mechanism not in dict(context.services.credentials.infos(wanted.name)):
         raise RefusedError(
-            errors.ResourceNotFound.errno,
+            errors.ResourceNotFound,
             "Attempt to delete a user credential that does not exist",
         )
     context.services.credentials.delete(wanted.name, mechanism)
@@ -222,7 +222,7 @@ def _store_credential(context: RequestContext, wanted: ScramCredentialUpsertion)
     elif wanted.iterations > _MOST_ITERATIONS:
         problem = "Too many iterations"
     if problem:
-        raise RefusedError(errors.UnacceptableCredential.errno, problem)
+        raise RefusedError(errors.UnacceptableCredential, problem)
     stored = Credential(bytes(wanted.salt), wanted.iterations, bytes(wanted.salted_password))
     context.services.credentials.store(wanted.name, mechanism, stored)
 
@@ -233,10 +233,11 @@ _FIRST_WITH_REQUESTER = 3  # versions
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal. Raises TokenRefusedError if it may not manage tokens."""
+    """Return the client's principal. Raises TokenRefusedError if the client may not manage
+    tokens."""
     session = context.session
     if session is None or session.is_by_token:
-        raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)
+        raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed)
     return f"User:{session.user}"
 
 
@@ -301,7 +302,7 @@ def renew_delegation_token(
 def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """Set when a token expires (KIP-48)."""
+    """Set the time of expiry of a token (KIP-48)."""
     user = _principal_of(context)
     expires = context.services.tokens.expire(
         context.cluster_state.config, request.hmac, user, request.expiry_time_period_ms
@@ -392,7 +393,7 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAc
 def _create_acl(context: RequestContext, wanted: AclCreation) -> None:
     problem = _acl_problem(wanted)
     if problem:
-        raise RefusedError(errors.InvalidRequestError.errno, problem)
+        raise RefusedError(errors.InvalidRequestError, problem)
     entry = Entry(
         wanted.resource_type,
         wanted.resource_name,
@@ -418,8 +419,8 @@ def _acl_problem(wanted: AclCreation) -> str | None:
 
 @handles(DeleteAclsRequest)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Delete the entries that match each filter (KIP-140). An entry that matches several filters is
-    in the result of each.
+    """Delete the entries that match a filter (KIP-140). The result of each filter has all entries
+    that match it, even if an entry matches several filters.
     """
     entries = context.services.acls.entries
     if not entries.is_enforced:

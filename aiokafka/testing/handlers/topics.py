@@ -51,13 +51,13 @@ _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 async def create_topics(
     context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create each topic; with `validate_only`, only check it."""
+    """Create each topic; with `validate_only`, only check the request."""
     await await_controller(context, request.timeout_ms / 1000)
     names = [topic.name for topic in request.topics]
 
     def create(topic: CreatableTopic) -> CreatableTopicResult:
         if names.count(topic.name) > 1:
-            raise RefusedError(errors.InvalidRequestError.errno, "Duplicate topic name.")
+            raise RefusedError(errors.InvalidRequestError, "Duplicate topic name.")
         return _create_topic(context, request, topic)
 
     topics = {topic.name: topic for topic in request.topics}
@@ -71,14 +71,14 @@ def _create_topic(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     if context.api_version < _FIRST_DEFAULTS and not assignment:
-        # Before version 4, -1 does not mean the default.
+        # Before version 4, -1 is invalid and does not mean the default.
         numbers = max(0, numbers[0]), max(0, numbers[1])
     require(context.check_topic(topic.name))
     changes = len(assignment) or max(topic.num_partitions, 1)
     require(over_quota(context, changes, _FIRST_QUOTA_CREATE))
     if assignment and numbers != (-1, -1):
         raise RefusedError(
-            errors.InvalidRequestError.errno,
+            errors.InvalidRequestError,
             "Both the numbers and the manual assignment were given; only one is allowed.",
         )
     state = context.cluster_state
@@ -138,7 +138,7 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
         require(context.check_topic(wanted.name or ""))
         topic, missing = state.topics.get(wanted.name or ""), _UNKNOWN
     elif wanted.name is not None:
-        raise RefusedError(errors.InvalidRequestError.errno, "Both name and id were given.")
+        raise RefusedError(errors.InvalidRequestError, "Both name and id were given.")
     else:
         topic = state.topics_by_id.get(wanted.topic_id)
     if topic is None:
@@ -146,7 +146,7 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
     require(context.check_topic(topic.name))
     require(over_quota(context, len(topic.partitions), _FIRST_QUOTA_DELETE))
     if state.config["delete.topic.enable"] != "true":
-        raise RefusedError(errors.TopicDeletionDisabled.errno, "Topic deletion is disabled.")
+        raise RefusedError(errors.TopicDeletionDisabled, "Topic deletion is disabled.")
     state.delete_topic(topic)
     context.services.groups.forget_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
@@ -174,7 +174,7 @@ def _grow(
     present = len(topic.partitions)
     if asked.count <= present:
         raise RefusedError(
-            errors.InvalidPartitionsError.errno,
+            errors.InvalidPartitionsError,
             f"The topic {asked.name} currently has {present} partition(s).",
         )
     placed = [assignment.broker_ids for assignment in asked.assignments or []]
@@ -182,13 +182,13 @@ def _grow(
     count = asked.count - present
     if asked.assignments is not None and not _is_valid(context, placed, count, factor):
         raise RefusedError(
-            errors.InvalidReplicationAssignmentError.errno,
+            errors.InvalidReplicationAssignmentError,
             "The manual partition assignment is not valid.",
         )
     if asked.assignments is None and not context.cluster_state.live_nodes():
-        # Brokers that are isolated from the controller still respond to clients.
+        # Brokers that are isolated from the controller respond to clients, but are not live.
         raise RefusedError(
-            errors.InvalidReplicationFactorError.errno, "All brokers are currently fenced."
+            errors.InvalidReplicationFactorError, "All brokers are currently fenced."
         )
     require(over_quota(context, count, _FIRST_QUOTA_GROW))
     if not request.validate_only:
@@ -217,10 +217,10 @@ def _delete_records(
     log = require_leader(context, topic, asked.partition_index).log
     policy = context.state.topics[topic].setting("cleanup.policy")
     if "compact" in policy and "delete" not in policy:
-        raise RefusedError(errors.PolicyViolationError.errno)
+        raise RefusedError(errors.PolicyViolationError)
     offset = log.high_watermark if asked.offset == _TO_THE_END else asked.offset
     if not 0 <= offset <= log.high_watermark:
-        raise RefusedError(errors.OffsetOutOfRangeError.errno)
+        raise RefusedError(errors.OffsetOutOfRangeError)
     log.delete_before(offset)
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=log.start_offset
@@ -231,8 +231,8 @@ def _delete_records(
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page: topics in the order of names, from the cursor up to the partition limit
-    (KIP-966).
+    """Return topics in the order of names, beginning at the cursor, until the limit of partitions
+    is reached (KIP-966).
     """
     state = context.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
@@ -246,7 +246,7 @@ def describe_topic_partitions(
         topic = state.topics.get(name)
         errno = context.check_topic(name)
         if errno:
-            if request.topics:  # a list of all topics omits topics without permission
+            if request.topics:  # a response for all topics omits topics without permission
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:

@@ -40,7 +40,7 @@ from aiokafka.protocol.messages.transactions import (
 from aiokafka.testing import transactions as coordinator
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.handlers import answer_items, handles, refuse, refuses, require
-from aiokafka.testing.handlers._common import in_version, require_leader
+from aiokafka.testing.handlers._common import grouped, in_version, require_leader
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
 
@@ -52,7 +52,7 @@ _FIRST_FENCED_ADDING = 2
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add the requested partitions to each transaction: all of them, or none."""
+    """Add the requested partitions to each transaction: either all partitions, or none."""
     return _added(
         context, request, [_add_partitions(context, wanted) for wanted in _wanted(context, request)]
     )
@@ -199,7 +199,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     log = require_leader(context, topic, index).log
     known = log.producers.entries.get(marker.producer_id)
     if known is not None and marker.producer_epoch < known.epoch:
-        raise RefusedError(errors.InvalidProducerEpoch.errno)
+        raise RefusedError(errors.InvalidProducerEpoch)
     log.add_marker(marker.producer_id, marker.producer_epoch, commit=marker.transaction_result)
 
 
@@ -246,10 +246,8 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Tra
     require(transactions.check_coordinator(context.node_id, transactional_id))
     known = transactions.by_id.get(transactional_id)
     if known is None:
-        raise RefusedError(errors.TransactionalIdNotFound.errno)
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(known.partitions):
-        by_topic.setdefault(topic, []).append(index)
+        raise RefusedError(errors.TransactionalIdNotFound)
+    by_topic = grouped(sorted(known.partitions))
     if known.groups:
         by_topic["__consumer_offsets"] = [0]  # the partition that stores the groups' offsets
     return TransactionState(

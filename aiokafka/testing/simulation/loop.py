@@ -146,7 +146,8 @@ _WINDOW = 0.5
 _MANY_TURNS = 25_000
 # Number of turns for which the BusyLoopDetector counts.
 _SAMPLE = 2_000
-# Cancelled timers are removed from the heap if more than this number, and half of all timers.
+# Cancelled timers are removed from the heap once they are more than this number, and more than half
+# of all timers.
 _MOST_CANCELLED = 50
 _NEVER = float("inf")
 
