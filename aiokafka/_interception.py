@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from types import CoroutineType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
 from aiokafka._guard import Guard
@@ -23,6 +23,9 @@ from aiokafka.interceptors import (
     Records,
     new_record,
 )
+
+if TYPE_CHECKING:
+    from aiokafka.structs import RecordMetadata
 
 __all__ = ["ConsumerInterception", "ProducerInterception"]
 
@@ -153,11 +156,14 @@ class Interception:
             except (Exception, asyncio.CancelledError) as error:
                 self._guard.log_exception(error)
                 continue
-            if result is not None and inspect.isawaitable(result):
+            if result is not None:
                 self._enqueue(method, result)
 
-    def _enqueue(self, method: Callable[..., Any], awaitable: Awaitable[Any]) -> None:
-        self._waiting.append(awaitable)
+    def _enqueue(self, method: Callable[..., Any], result: Any) -> None:
+        """Add the result of a notification to the queue of `run()`, if it is an awaitable."""
+        if not inspect.isawaitable(result):
+            return
+        self._waiting.append(result)
         self._wake.set()
         if self._is_closed:
             self.close()
@@ -286,8 +292,6 @@ class ProducerInterception(Interception):
         super().__init__(interceptors, log, options)
         self._on_send = self.methods("on_send")
         self._on_acknowledgement = self.methods("on_acknowledgement")
-        self.acknowledge = partial(self.notify, self._on_acknowledgement)
-        """Called with a record, and its metadata or its error."""
         base = ProducerInterceptor.on_acknowledgement
         self.observes = bool(_overriding(self._on_acknowledgement, base))
         """Whether outcomes have to be observed, to call `acknowledge`."""
@@ -305,6 +309,20 @@ class ProducerInterception(Interception):
         of the record if an interceptor returns an awaitable."""
         given = new_record(topic, value, key, partition, timestamp_ms, headers)
         return self.transform(given, self._on_send, _is_record)
+
+    def acknowledge(
+        self, record: ProducerRecord, metadata: RecordMetadata | None, error: BaseException | None
+    ) -> None:
+        """Call `on_acknowledgement` with the outcome of a record, as `notify` does, but without a
+        tuple of the arguments: this runs for each record."""
+        for method in self._on_acknowledgement:
+            try:
+                result = method(record, metadata, error)
+            except (Exception, asyncio.CancelledError) as raised:
+                self._guard.log_exception(raised)
+                continue
+            if result is not None:
+                self._enqueue(method, result)
 
     def cancelled(self, item: ProducerRecord, count: int) -> None:
         """Call `on_acknowledgement` of the first `count` interceptors: `send` was cancelled while
