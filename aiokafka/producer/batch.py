@@ -273,7 +273,7 @@ class BatchOutcome:
             self._contexts = []
             self._observer = observer
         while len(self._records) < number:
-            # Records of a batch that the user filled before `send` added this record.
+            # The previous records are without an observer.
             self._records.append(None)
             self._contexts.append(None)
         context = copy_context()

@@ -769,7 +769,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 record.topic, value, key, record.partition, record.timestamp_ms, headers, number
             )
         except (Exception, asyncio.CancelledError) as error:
-            # A call that is cancelled while it waits sends nothing, so report that outcome too.
+            # A call that is cancelled while it waits sends nothing: report the cancellation, too.
             interception.acknowledge(record, None, error)
             raise
         if interception.observes:
