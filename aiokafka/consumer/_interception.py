@@ -23,8 +23,8 @@ async def intercept(
 
     Other readers get no records while the interceptors run. If the call is cancelled, the position
     moves back to the first of the records, unless `seek()`, a rebalance or a reset has moved the
-    position. Records of partitions that were revoked meanwhile are dropped: the new owner reads
-    these records.
+    position. Records of partitions that were revoked during the call are dropped: the new owner
+    reads these records.
 
     A rebalance may begin while interceptors run. If the records were returned during the rebalance,
     the listener would commit a position before them, and the new owner would read them again:
@@ -46,20 +46,20 @@ async def intercept(
     with context.queue.intercepting(), intercepting(context.queue):
         try:
             for state in counts:
-                state.show(records[state.tp][0].offset)
+                state.begin_interception(records[state.tp][0].offset)
             interception.notify("on_poll", asyncio.get_running_loop().time() - began_at)
             result = await interception.transform("on_consume", records, _are_records)
             is_free = await context.queue.wait_for_release(deadline)
         except BaseException:
             for state, count in counts.items():
-                state.give_back(count)
+                state.cancel_interception(count)
             raise
         if not is_free:
             for state, count in counts.items():
-                state.give_back(count)
+                state.cancel_interception(count)
             return {}
         for state in counts:
-            state.hand_over(context.queue.buffer.call)
+            state.end_interception(context.queue.buffer.call)
     gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
     return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
 
@@ -67,10 +67,10 @@ async def intercept(
 async def intercept_one(
     context: ConsumerContext, record: ConsumerRecord[Any, Any], began_at: float
 ) -> ConsumerRecord[Any, Any] | None:
-    """Return one record as changed by the interceptors; None if they drop the record, or its
-    partition was revoked."""
-    place = TopicPartition(record.topic, record.partition)
-    records = await intercept(context, {place: [record]}, began_at, None)
+    """Return one record as changed by the interceptors; None if the interceptors drop the record,
+    or the partition was revoked."""
+    tp = TopicPartition(record.topic, record.partition)
+    records = await intercept(context, {tp: [record]}, began_at, None)
     return next((one for some in records.values() for one in some), None)
 
 
