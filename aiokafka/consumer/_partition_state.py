@@ -286,7 +286,7 @@ class Retry:
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
         """Count a position that was not in the log. Back off from the second such position in a
-        row: the broker itself has returned it."""
+        row on, because the broker itself has returned that position."""
         losses = self.losses
         self.losses += 1
         if losses:

@@ -77,8 +77,8 @@ class CommitQueue:
     """The order of commits: one at a time for each partition.
 
     Owns: the unfinished commits, and the last unfinished commit of each partition. A new commit
-    waits for the last commits of its partitions only, so the end of a commit wakes few others, even
-    if an application commits each record.
+    waits for the last commits of its partitions only, so the end of a commit wakes few other
+    commits, even if an application commits each record.
     """
 
     def __init__(self) -> None:

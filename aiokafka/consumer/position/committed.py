@@ -459,8 +459,8 @@ class OffsetConnection:
         connection = await self.select(node_id)
         # Set `_latest` before any await, because `select()` reads it for later requests.
         self._latest = node_id, connection
-        # Count the call before the wait for a throttled connection: later requests use the same
-        # one.
+        # Count the call before the wait for a throttled connection: later requests must use
+        # this connection, too.
         self._calls += 1
         try:
             version = connection.pick(OffsetCommitRequest, max_version)

@@ -247,7 +247,7 @@ class OffsetLookup:
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
         """Send one request to each leader, concurrently. Return the offset or a retriable error by
-        partition. `number`: that of this round, from 1."""
+        partition. `number`: the number of this round, from 1."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():

@@ -525,7 +525,7 @@ class OffsetResolver:
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
-            # After a seek or a leader change one of these values differs: drop the response.
+            # After a seek or a leader change one of these values differs, and the response is void.
             state: (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
             for state in states
             if state.phase is Phase.VALIDATING

@@ -254,8 +254,9 @@ class _Sharing:
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
-        """Move partitions of one group of topics until no subscriber that has such partitions has a
-        load of two more than another subscriber. Return whether any partition was moved."""
+        """Move partitions of one group of topics from the subscriber with the highest load to the
+        subscriber with the lowest load, until these loads differ by less than two. Return whether
+        any partition was moved."""
         poorest = [(self.load[taker], taker) for taker in self.takers[group]]
         richest = [(-load, taker) for load, taker in poorest if self.shares[taker].get(group)]
         heapq.heapify(poorest)
