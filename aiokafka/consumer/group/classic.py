@@ -100,8 +100,8 @@ class JoinedGeneration:
         self.keeps_assignment = keeps_assignment
         """Whether the assignment stays valid, so that the leader must not assign (KIP-814)."""
         self.is_restarted_leader = is_restarted_leader
-        """Whether this is a restarted static leader. Brokers before 3.2 return the previous member
-        id of such a leader as the leader's id, and expect no assignment from it."""
+        """Whether this member is a restarted static leader. Brokers before 3.2 return the previous
+        member id of such a leader as the leader's id, and expect no assignment from it."""
         self.is_assigned_by_broker = is_assigned_by_broker
         """Whether no member leads, because the coordinator assigns: the group has members of the
         consumer protocol, or had them until this member joined (KIP-848)."""
@@ -475,7 +475,9 @@ class ClassicProtocol(GroupProtocol):
             self._commits.revoke_all_but(partitions_of(data) if continues else frozenset())
 
     async def _refresh_metadata(self) -> None:
-        """Refresh the metadata before a join by pattern.
+        """Refresh the metadata before a join, if the subscription is a pattern.
+
+        Without this refresh:
 
         1. A topic is created. One member finds it and joins.
         2. The other members join because of this rebalance. Members that do not subscribe to the
@@ -658,7 +660,7 @@ class ClassicProtocol(GroupProtocol):
             described = await self.member.describe_assignments()
         except KafkaError as error:
             self._log.debug("The assignments of the group are not known: %s", error)
-            # Retry with the next heartbeat if the error is retriable, and not malformed metadata.
+            # Retry with the next heartbeat after a retriable error, except for malformed metadata.
             is_malformed = isinstance(error, KafkaProtocolError)
             is_retriable = error.retriable and not is_malformed
             self._must_check_unread = self._must_check_unread and is_retriable

@@ -427,7 +427,8 @@ class GroupCommits:
 
     def pause(self) -> AbstractAsyncContextManager[object]:
         """Return a context manager that delays commits of the assigned partitions until its exit.
-        Entering it waits for earlier commits, and raises KafkaTimeoutError if they take too long.
+        Entering the context waits for earlier commits, and raises KafkaTimeoutError if they take
+        too long.
         """
         deadline = _now() + self._config.default_api_timeout
         return self._reserve(self._subscriptions.assignment.tps, deadline)

@@ -741,8 +741,8 @@ class Kip848Protocol(GroupProtocol):
             await self._while_reconciling(asyncio.wait([known], timeout=self.member.interval))
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Wait until metadata has no other id under the name of a wanted topic, at most for one
-        heartbeat interval: leaders and positions are looked up by topic name."""
+        """Wait until metadata has no topic with the name of a wanted topic and another id: leaders
+        and positions are looked up by topic name. Wait for one heartbeat interval at most."""
         ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
 
         def is_up_to_date(cluster: ClusterMetadata) -> bool:

@@ -224,7 +224,7 @@ class GroupCoordinatorClient:
         subject = ": ".join(part for part in parts if part)
         failure = error(self.group_id if is_authorization else subject)
         self._coordinator_health.note(failure)
-        # Other errors end the membership; the MembershipStateMachine then has the error.
+        # Keep retriable errors only: MembershipStateMachine has the errors that end a membership.
         self.refusal = renewed(failure) if error.retriable else None
         # The coordinator asks for a rejoin, so it counts this consumer as a member.
         if error is RebalanceInProgressError:
@@ -385,7 +385,7 @@ class RecoverableErrors:
         if self._state.is_starting and isinstance(error, (*_RECOVERABLE, KafkaTimeoutError)):
             return False
         if isinstance(error, _RECOVERABLE):
-            # Replace the last error of this type, so that only one call raises it.
+            # Replace the pending error of this type, so that only one call raises such an error.
             if (former := self._reported.get(type(error))) is not None:
                 self._queue.withdraw_errors((former,))
             self._reported[type(error)] = reported = renewed(error)

@@ -100,7 +100,7 @@ class RejoinFuture:
     def resolve(self) -> None:
         """Set the result: the member has to join."""
         if self._future is not None and not self._future.done():
-            # The callback must only run for results that a program sets.
+            # Remove the callback first: it must run only if a program sets the result.
             self._future.remove_done_callback(self._on_done)
             self._future.set_result(None)
 

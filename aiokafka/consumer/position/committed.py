@@ -217,7 +217,8 @@ def _rank(error: KafkaError) -> int:
 # -- Offsets that were committed by topic name, and stored for a recreated topic of this name
 
 
-# Largest number of partitions to remember. Most of their topics are deleted and not recreated.
+# Largest number of partitions in FormerTopicOffsets. Most of their topics stay deleted, so the
+# offsets would accumulate.
 _MOST_STORED = 10_000
 
 

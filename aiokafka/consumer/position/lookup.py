@@ -200,7 +200,7 @@ class OffsetLookup:
     async def find(
         self, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return offsets by timestamp, from any number of brokers, with retries.
+        """Return the offset of each partition for its timestamp in `wanted`, with retries.
 
         Raises KafkaTimeoutError at `deadline` (loop time), with the missing partitions and the
         reasons. Raises errors that are not retriable, such as TopicAuthorizationFailedError, at

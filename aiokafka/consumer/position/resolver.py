@@ -392,7 +392,7 @@ class OffsetResolver:
             except KafkaError as error:
                 node_health.note(error)
                 raise
-        # Record the success here: a paused partition has no fetch that records it.
+        # Record the success here: a paused partition has no fetch that would record a success.
         node_health.succeed()
 
     def _start(self, ask: _Request, states: list[PartitionState], name: str) -> None:
