@@ -72,7 +72,7 @@ class ConsumerHealthMonitor:
         self._config = config
         self._subscriptions = subscriptions
         self._loop = asyncio.get_running_loop()
-        self._fixed_state: ConsumerState | None = ConsumerState.NEW
+        self._state_override: ConsumerState | None = ConsumerState.NEW
         self._states = StateLog(config.subject, ConsumerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
         self.raised_at = 0.0
@@ -94,18 +94,18 @@ class ConsumerHealthMonitor:
         self._meter = meter
         self._client.waits.follow(log, self._stalls, self._look_later)
 
-    def fix_state(self, state: ConsumerState | None) -> None:
+    def override_state(self, state: ConsumerState | None) -> None:
         """Set the state to STARTING or CLOSED. With None, derive the state from the parts of the
         consumer from now on."""
-        self._fixed_state = state
+        self._state_override = state
         self.look()
 
     def look(self) -> None:
         """Derive the state again, because a part of the consumer has changed. Log a new state."""
-        if self._fixed_state is not None and self._fixed_state == self._states.current.state:
+        if self._state_override is not None and self._state_override == self._states.current.state:
             return  # STARTING or CLOSED: the parts do not matter
         derived = self._derive_state(self._loop.time())
-        is_new = self._states.note(derived, log, is_last=self._fixed_state is not None)
+        is_new = self._states.note(derived, log, is_last=self._state_override is not None)
         if is_new and derived.state == ConsumerState.FAILED:
             failure = self._tasks.failure or self._coordination.failure
             self._failure = (self._states.since, failure)
@@ -115,10 +115,10 @@ class ConsumerHealthMonitor:
         whether the state is in `_ALARMING`: its log message then explains the stalls, which need no
         messages of their own."""
         now = self._loop.time()
-        outage = self._outage(now) if self._fixed_state is None else None
+        outage = self._outage(now) if self._state_override is None else None
         if outage is None or now - outage.since >= LASTING:
             self.look()
-        return self._fixed_state is None and self._states.current.state in _ALARMING
+        return self._state_override is None and self._states.current.state in _ALARMING
 
     def health(self) -> ConsumerHealth:
         """Return the result of `AIOKafkaConsumer.health()`."""
@@ -134,7 +134,7 @@ class ConsumerHealthMonitor:
             state=ConsumerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
             reason=self._states.current.reason,
-            joined=self._fixed_state is None and self._is_joined(now),
+            joined=self._state_override is None and self._is_joined(now),
             heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
             fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
             lag=self.lag(),
@@ -177,8 +177,8 @@ class ConsumerHealthMonitor:
     # -- the state ---------------------------------------------------------------------------------
 
     def _derive_state(self, now: float) -> StateReason:
-        if self._fixed_state is not None:
-            return StateReason(self._fixed_state)
+        if self._state_override is not None:
+            return StateReason(self._state_override)
         failure = self._tasks.failure or self._coordination.failure
         if failure is not None:
             return StateReason(ConsumerState.FAILED, str(failure) or repr(failure))
@@ -275,7 +275,7 @@ class ConsumerHealthMonitor:
     def _stalls(self, now: float) -> Iterator[Stall]:
         """Yield the stalls for `health()` and the log: partitions without progress, and a group
         without an assignment."""
-        if self._fixed_state in (ConsumerState.NEW, ConsumerState.CLOSED):
+        if self._state_override in (ConsumerState.NEW, ConsumerState.CLOSED):
             return
         targets = self._targets
         outages = targets.outages(now)

@@ -399,7 +399,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if self._is_started:
             raise WrongStart("Did you call `start` twice? The consumer was started before")
         self._is_started = True
-        self._monitor.fix_state(ConsumerState.STARTING)
+        self._monitor.override_state(ConsumerState.STARTING)
         try:
             await self._launch()
             self._check()
@@ -412,7 +412,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 # The error is a consequence of `stop()`, which closed the connections.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
-        self._monitor.fix_state(None)
+        self._monitor.override_state(None)
 
     async def _launch(self) -> None:
         deadline = self._loop.time() + self._given.client.request_timeout
@@ -515,7 +515,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         # exception.
         if self._is_reader() and sys.exc_info()[0] is None:
             self._queue.buffer.begin_call()
-        self._monitor.fix_state(ConsumerState.CLOSED)
+        self._monitor.override_state(ConsumerState.CLOSED)
         self._queue.close()
 
     def _is_reader(self) -> bool:

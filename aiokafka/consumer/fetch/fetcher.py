@@ -180,7 +180,8 @@ class FetchTargets:
         if epoch == cursor.leader_epoch:
             return
         if epoch < 0:
-            # The metadata no longer has an epoch, and the leader would reject an outdated epoch.
+            # The metadata no longer has an epoch. Send no epoch, because the leader would reject an
+            # outdated epoch.
             cursor.follow_leader(epoch)
             return
         is_newer = epoch > cursor.leader_epoch

@@ -650,7 +650,7 @@ class Kip848Protocol(GroupProtocol):
             await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Reconcile the part of the target whose topics have known names."""
+        """Reconcile the partitions of the target assignment whose topic names are known."""
         target = self.member.target
         await self._while_reconciling(self._names.learn({topic_id for topic_id, _ in target}))
         if not self._is_reconciliation_valid():
