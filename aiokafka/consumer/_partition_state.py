@@ -117,6 +117,9 @@ class Phase(enum.Enum):
     RETIRED = "no longer assigned"
 
 
+# A constant, because Python 3.11 looks up members of an enum with a slow Python function.
+_RETIRED = Phase.RETIRED
+
 _TRANSITIONS = {
     Phase.UNSET: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
     Phase.RESETTING: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
@@ -403,6 +406,10 @@ class PartitionState:
         """Whether the position has to come from the committed offset or the reset policy."""
         return self.phase is Phase.UNSET
 
+    def is_retired(self) -> bool:
+        """Return whether the partition was revoked."""
+        return self.phase is _RETIRED
+
     def is_buffered(self, offset: int) -> bool:
         """Return whether `offset` is after the position and before the offset of the next fetch."""
         is_settled = self.phase is Phase.READY and self.shown == NOTHING_SHOWN
@@ -548,11 +555,10 @@ class PartitionState:
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
 
-    # Interceptors may await while they process records: `begin_interception()` precedes them, and
-    # `end_interception()` or `cancel_interception()` follows. One call at a time intercepts
-    # records.
+    # Interceptors may await while they process records: `show()` precedes them, and `hand_over()` or
+    # `give_back()` follows. One call at a time intercepts records.
 
-    def begin_interception(self, offset: int) -> None:
+    def show(self, offset: int) -> None:
         """Keep the position at `offset` while interceptors process the records from there on.
 
         A commit by a rebalance listener or a ParallelConsumer must not include records that the
@@ -560,18 +566,18 @@ class PartitionState:
         """
         self.shown = offset
 
-    def end_interception(self, call: int) -> None:
+    def hand_over(self, call: int) -> None:
         """Move the position behind the intercepted records, which the application gets now. `call`
         is the number of the latest reading call."""
         # Keep the position of a revoked partition, whose records are not returned: the position may
         # still be committed.
-        if self.phase is not Phase.RETIRED and self.shown != NOTHING_SHOWN:
+        if self.shown != NOTHING_SHOWN and not self.is_retired():
             self.shown = NOTHING_SHOWN
             # Use the latest number: a call that another task has started during the interception
             # does not finish these records.
             self.call = call
 
-    def cancel_interception(self, count: int) -> None:
+    def give_back(self, count: int) -> None:
         """Make the next call read the `count` intercepted records again, unless the application has
         called `seek()`, or the position was out of range."""
         if self.phase is Phase.RETIRED:
