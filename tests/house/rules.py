@@ -242,7 +242,7 @@ WRITTEN_FROM_OUTSIDE = {
     ("consumer/_context.py", "all"): "counts, which the meter alone adds to",
     ("consumer/fetch/node.py", "_backoff"): "the pauses of this fetcher",
     ("net/connection.py", "traffic"): "counts of a broker, which its connections add to",
-    ("net/connector.py", "_greeting"): "what a connector has learned about its broker",
+    ("net/connector.py", "_negotiation"): "what a connector has learned about its broker",
     ("net/pool.py", "traffic"): "counts of connections, which the pool makes",
     ("consumer/subscription_state.py", "subscription"): "the subscription that it has made",
     ("parallel/processor.py", "_listener"): "its own listener, until processing begins",

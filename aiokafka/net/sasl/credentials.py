@@ -28,7 +28,7 @@ class Credentials:
         self.password = password if isinstance(password, str) else ""
 
     async def fetch(self) -> None:
-        """Set `user` and `password`; call their functions, if they are functions.
+        """Set `user` and `password`, calling those configured as functions.
 
         Raises KafkaConnectionError, which is retriable, if a function fails, and
         AuthenticationFailedError if a function does not return a valid text. Errors never contain
