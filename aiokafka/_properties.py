@@ -239,8 +239,8 @@ def checks_names(text: str) -> bool:
 
 
 def tls_versions(text: str) -> tuple[str, str]:
-    """Parse `ssl.enabled.protocols`; return the least and the greatest version, as names of
-    ssl.TLSVersion. Raises ValueError without a supported version.
+    """Parse `ssl.enabled.protocols`; return the lowest and the highest supported version, as names
+    of ssl.TLSVersion. Raises ValueError without a supported version.
     """
     names = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
     given = [name.strip() for name in text.split(",")]
@@ -251,7 +251,8 @@ def tls_versions(text: str) -> tuple[str, str]:
 
 
 def token_path(url: str) -> str | None:
-    """Return the file that a token endpoint names by a `file:` URL, as in Java; else None."""
+    """Return the path in a `file:` URL, which Java accepts as a token endpoint; None for other
+    URLs."""
     return "/" + url[len("file:") :].lstrip("/") if url.startswith("file:") else None
 
 

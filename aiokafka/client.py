@@ -741,7 +741,8 @@ class AIOKafkaClient:
             log.debug("coordinator of %r forgotten: %s", key, why)
 
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
-        """Look up the coordinator again, within `request_timeout_ms`, and return its node id."""
+        """Look up a coordinator without the cache, within `request_timeout_ms`; return its node
+        id."""
         self.forget_coordinator(coordinator_type, coordinator_key, "asked for by the application")
         deadline = self._loop.time() + self._config.request_timeout
         return await self.coordinator(coordinator_type, coordinator_key, deadline)

@@ -120,7 +120,8 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
 
 
 def merge_missing(old: TopicInfo) -> TopicInfo | None:
-    """Return the state of a topic that a response about all topics lacks; None if it is deleted."""
+    """Return the state of a topic that a response about all topics lacks; None if the topic counts
+    as deleted."""
     error_code = UnknownTopicOrPartitionError.errno
     if not old.partitions or _is_final(error_code, old.misses):
         return None

@@ -51,7 +51,7 @@ _LEAST = 1.0
 # The fraction of the bootstrap's time for resolving the names of bootstrap servers.
 _PART_FOR_NAMES = 2 / 3
 
-# Seconds until the next bootstrap server is tried in parallel with the slow ones before it.
+# Seconds until the next bootstrap server is tried in parallel with the slow servers before it.
 _STAGGER = 0.5
 
 # After so many seconds with metadata from one broker, check the metadata of another broker, because
@@ -169,7 +169,8 @@ class Discovery:
         *,
         is_check: bool = False,
     ) -> tuple[int | None, MetadataResponse]:
-        """Return the broker that responded (None for a bootstrap server) and its response."""
+        """Ask one candidate after the other, then the bootstrap servers. Return the node id of the
+        broker that responded (None for a bootstrap server) and its response."""
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
@@ -300,8 +301,8 @@ class Discovery:
     async def ask_bootstrap_servers(
         self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
     ) -> MetadataResponse:
-        """Return the first metadata response of a bootstrap server. The servers are tried in turn,
-        while a server is slow also in parallel.
+        """Return the first metadata response of a bootstrap server. Try one server after the other;
+        while a server is slow, try the next server in parallel.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
         (loop time). An error of FATAL is raised unchanged at once.

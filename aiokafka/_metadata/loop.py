@@ -109,7 +109,7 @@ class AbsenceLog:
                     advice %= self.brokers_asked(name)
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in logged.keys() - absent.keys():
-            # Without known partitions, the topic is only no longer in use.
+            # Log only an available topic: without known partitions, the topic went out of use.
             if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
         return undecided
@@ -192,7 +192,7 @@ class RefreshSchedule:
 
     def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
         self._loop = asyncio.get_running_loop()
-        # With `metadata_max_age_ms=0` there is still a pause between refreshes.
+        # Pause between periodic refreshes even with `metadata_max_age_ms=0`.
         self._max_age = max(config.metadata_max_age, config.retry_backoff, _LEAST_AGE)
         self._series_ends_after = 2 * config.retry_backoff_max
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -329,8 +329,8 @@ class RefreshSchedule:
 class MetadataLoop:
     """Refreshes the metadata on request, for new topics, and when the snapshot is too old.
 
-    Owns `cluster`, the current snapshot, which only this object replaces. Neither invalid responses
-    nor broker outages end the task; each waiter gets an error at its own deadline.
+    Owns `cluster`, the current snapshot, which only this object replaces. The task continues after
+    invalid responses and during broker outages; each waiter gets an error at its own deadline.
     """
 
     def __init__(self, config: ClientConfig, subject: str) -> None:

@@ -70,7 +70,8 @@ class SendGate:
 
     @property
     def paused_since(self) -> float:
-        """The loop time since which the write buffer is full without a throttle, else infinity."""
+        """The loop time at which the write buffer became full, or at which a later throttle ends;
+        infinity while the write buffer is not full."""
         return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
 
     def pause(self) -> float:

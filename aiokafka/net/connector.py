@@ -365,7 +365,7 @@ class Connector:
         peer = self.peer
         if address != self.host:
             peer = Subject(f"{peer} at {address}", **peer.fields)
-        context = await self._tls_settings(peer, deadline) if self._uses_tls else None
+        context = await self._tls_context(peer, deadline) if self._uses_tls else None
         try:
             async with timeout_at(deadline):
                 transport, connection = await loop.create_connection(
@@ -390,14 +390,14 @@ class Connector:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
 
-    async def _tls_settings(self, peer: str, deadline: float) -> ssl.SSLContext:
+    async def _tls_context(self, peer: str, deadline: float) -> ssl.SSLContext:
         """Return the configured TLS context, or the result of the configured function, which is
         called for each connection."""
         source = self._config.security.ssl_context
         if not callable(source):
             return cast("ssl.SSLContext", source)
         try:
-            return await self._sources.tls.call(lambda: _made_settings(source, deadline))
+            return await self._sources.tls.call(lambda: _created_context(source, deadline))
         except KafkaConnectionError as error:
             # Name this broker: the error may be from a call of the function for another broker.
             raise KafkaConnectionError(f"{peer}: {error.args[0]}") from error.__cause__
@@ -562,7 +562,7 @@ def _discard(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
+async def _created_context(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
     """Return the TLS context from `source`, the application's function. Raises KafkaConnectionError
     if the function fails or returns anything else."""
     try:

@@ -299,12 +299,12 @@ class ConnectionPool:
         if connection is None or node is None:
             return
         key = (node_id, int(ConnectionGroup.DEFAULT))
-        # Keep a connection that was opened to the broker itself.
+        # Prefer a connection that was opened to the broker itself.
         if self.find(node_id) is not None or not connection.is_open:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        # Later connects use the broker's own address: the bootstrap name may be for many brokers.
+        # Later connects use the broker's own address: the bootstrap name may resolve to others.
         node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint.address

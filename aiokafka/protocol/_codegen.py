@@ -216,8 +216,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that raises UnsupportedVersionError if a field that the version lacks has a
-        value."""
+        """Write a check that raises UnsupportedVersionError if a field that the version lacks does
+        not have its default."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -235,7 +235,7 @@ class _EncoderWriter(Source):
             self.line(f"{writer}({variable}, out)")
 
     def _tag_writer(self, name: str, tagged: list[Field], defaults: list[str]) -> Source:
-        """Write a function that writes a section of tagged fields."""
+        """Write the function `name`, which encodes the tagged fields of a struct."""
         writer = _EncoderWriter(self.scope, self.version, self.flexible)
         with writer.block(f"def {name}(o, sink):"):
             writer.line("found = []")
@@ -449,7 +449,7 @@ class _DecoderWriter(Source):
                 self.line("pos = skip_tags(buf, pos - 1, size)")
 
     def _tag_reader(self, name: str, tagged: list[Field], path: str) -> Source:
-        """Write a function that reads a section of tagged fields."""
+        """Write the function `name`, which decodes the tagged fields of a struct."""
         writer = _DecoderWriter(self.scope, self.version, self.flexible)
         with writer.block(f"def {name}(buf, pos, limit, o):"):
             writer.line("count, pos = uvarint(buf, pos)")

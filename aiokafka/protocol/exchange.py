@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # -- The headers of requests and responses
 
-# These functions encode request header version 1, or 2 (with tagged fields) for flexible versions,
-# and response header version 0, or 1 (with tagged fields) for flexible versions.
+# The versions of the headers: 1 for requests and 0 for responses; in flexible versions 2 and 1,
+# which have tagged fields.
 
 
 API_VERSIONS_KEY = 18
@@ -112,7 +112,7 @@ class FrameTooLargeError(KafkaProtocolError):
 
 SCRATCH_BYTES = 65536
 
-# An unfinished frame longer than this gets its own buffer.
+# An incomplete frame of more bytes than this gets its own buffer.
 _LARGE = 8192
 
 # First bytes of other protocols. As the length of a frame, each of them exceeds 300 MB.

@@ -357,7 +357,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Request(Message, Generic[R]):
-    """A request to a broker; the parameter is the class of its response."""
+    """A request to a broker; the type parameter is the class of the response."""
 
     API_KEY: ClassVar[int]
     RESPONSE: ClassVar[type[Response]]

@@ -36,7 +36,7 @@ class Line:
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:
-    """Yield every function of a module, methods and inner ones included."""
+    """Yield every function of a module, including methods and inner functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
