@@ -29,15 +29,15 @@ from aiokafka.producer.batch import (
     ProducerBatch,
 )
 from aiokafka.producer.batch_builder import BatchBuilder
-from aiokafka.producer.transaction_manager import PartitionSequence
+from aiokafka.producer.transaction_manager import PartitionSequence, ProducerIdState
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer._metrics import ProducerMeter
     from aiokafka.producer.node_sender import NodeSender
     from aiokafka.producer.sender import Sender
-    from aiokafka.producer.transaction_manager import ProducerIdState
 else:
+    ProducerMeter = later("aiokafka.producer._metrics.ProducerMeter")
     NodeSender = later("aiokafka.producer.node_sender.NodeSender")
     Sender = later("aiokafka.producer.sender.Sender")
 
