@@ -26,7 +26,7 @@ __all__ = [
     "SharedStart",
     "TaskOwner",
     "both",
-    "is_told_to_end",
+    "is_task_cancelled",
     "made_for",
     "origin",
     "refuse_other_loop",
@@ -194,7 +194,7 @@ class TaskOwner:
             self._on_failure(error)
 
 
-def is_told_to_end() -> bool:
+def is_task_cancelled() -> bool:
     """Return whether a caught CancelledError cancels the running task.
 
     If not, an application's function has raised it, for example by awaiting a cancelled task: then

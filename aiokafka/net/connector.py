@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aiokafka._compat import timeout_at
 from aiokafka._config.security import MADE_FOR_SERVERS, is_for_servers
 from aiokafka._subject import Subject, about
-from aiokafka._tasks import is_told_to_end, together, unless
+from aiokafka._tasks import is_task_cancelled, together, unless
 from aiokafka._version import __version__
 from aiokafka.errors import (
     KafkaConnectionError,
@@ -571,7 +571,7 @@ async def _created_context(source: Callable[[], object], deadline: float) -> ssl
             async with timeout_at(deadline):
                 context = await context
     except asyncio.CancelledError as error:
-        if is_told_to_end():
+        if is_task_cancelled():
             raise
         raise KafkaConnectionError(
             "what the function given as ssl_context awaits was cancelled"

@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from aiokafka._config.options import unsendable
-from aiokafka._tasks import is_told_to_end
+from aiokafka._tasks import is_task_cancelled
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ async def _text_of(source: Credential, keyword: str) -> str:
     except KafkaError:
         raise
     except asyncio.CancelledError as error:
-        if is_told_to_end():
+        if is_task_cancelled():
             raise
         raise KafkaConnectionError(f"{keyword}: what the function awaits was cancelled") from error
     except Exception as error:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiokafka._tasks import is_told_to_end
+from aiokafka._tasks import is_task_cancelled
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from aiokafka.net.failures import sanitized
 
@@ -59,7 +59,7 @@ class OAuthBearer:
         except KafkaError:
             raise
         except asyncio.CancelledError as error:
-            if is_told_to_end():
+            if is_task_cancelled():
                 raise
             raise KafkaConnectionError(
                 f"{self.name}: what the token provider {type(self._provider).__name__} awaits was "
