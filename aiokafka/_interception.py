@@ -7,17 +7,31 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
 from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError
+from aiokafka.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+    ProducerRecord,
+    Records,
+    new_record,
+)
 
-__all__ = ["Interception"]
+if TYPE_CHECKING:
+    from aiokafka.structs import RecordMetadata
+
+__all__ = ["ConsumerInterception", "ProducerInterception"]
 
 T = TypeVar("T")
+
+Methods = tuple[Callable[..., Any], ...]
 
 _running: ContextVar[Awaitable[Any] | None] = ContextVar("running", default=None)
 """The notification coroutine that runs in the current task, or that started the current task."""
@@ -70,51 +84,97 @@ class Interception:
         self._is_closed = False
         for interceptor in self._interceptors:
             self._guard.call(interceptor.configure, options)
+        self.is_idle = _idle_check(self._interceptors)
+        """Returns whether calls of the interceptors would have no effect now, as of a tracer
+        without a recorder; None if they always have one."""
 
-    async def transform(
-        self,
-        method: str,
-        item: T,
-        is_valid: Callable[[Any], bool],
-        cancelled: Callable[[T, int], None] | None = None,
-    ) -> T:
-        """Call `method` of each interceptor with the result of the previous one, beginning with
-        `item`; return the last result. Results that are None, invalid or an exception are skipped.
+    def methods(self, name: str) -> tuple[Callable[..., Any], ...]:
+        """Return the methods `name` of all interceptors, as they are now."""
+        return tuple(getattr(interceptor, name) for interceptor in self._interceptors)
 
-        If the task is cancelled in a method, call `cancelled` with the last result and the number
-        of interceptors that were called.
-        """
-        for number, interceptor in enumerate(self._interceptors, 1):
+    def transform(
+        self, item: T, methods: Methods, is_valid: Callable[[Any], bool], first: int = 0
+    ) -> T | CoroutineType[Any, Any, T]:
+        """Pass `item` through the methods from number `first` on, and return the result; if a
+        method returns an awaitable, return a coroutine of the result."""
+        number = first
+        for method in methods[first:] if first else methods:
+            number += 1
             try:
-                result = getattr(interceptor, method)(item)
-                if inspect.isawaitable(result):
-                    result = await _result_of(result)
-                if result is not None and not is_valid(result):
-                    raise TypeError(f"{method} of {interceptor!r} returned {result!r}")
-            except Exception as error:
+                result = method(item)
+            except (Exception, asyncio.CancelledError) as error:
+                # A plain function raises CancelledError only from a cancelled future that it reads.
                 self._guard.log_exception(error)
                 continue
-            except asyncio.CancelledError:
-                if cancelled is not None:
-                    cancelled(item, number)
-                raise
-            if result is not None:
+            if result is None:
+                continue
+            if is_valid(result):
                 item = result
+            elif inspect.isawaitable(result):
+                later: Any = self._transform_later(item, methods, is_valid, number, result)
+                return later  # type: ignore[no-any-return]
+            else:
+                self._refuse(method, result)
         return item
 
-    def notify(self, method: str, *args: Any, count: int | None = None) -> None:
-        """Call `method` of all interceptors, or of the first `count`. If a method returns a
-        coroutine, add it to the queue of `run()`."""
-        for interceptor in self._interceptors[:count]:
-            result = self._guard.call(getattr(interceptor, method), *args)
-            if inspect.isawaitable(result):
-                self._waiting.append(result)
-                self._wake.set()
+    async def _transform_later(
+        self,
+        item: T,
+        methods: Methods,
+        is_valid: Callable[[Any], bool],
+        number: int,
+        awaitable: Awaitable[Any],
+    ) -> T:
+        """Await the result of the last of `number` methods, and continue `transform`."""
+        try:
+            result = await _result_of(awaitable)
+        except Exception as error:
+            self._guard.log_exception(error)
+        except asyncio.CancelledError:
+            self.cancelled(item, number)
+            raise
+        else:
+            if is_valid(result):
+                item = result
+            elif result is not None:
+                self._refuse(methods[number - 1], result)
+        passed = self.transform(item, methods, is_valid, number)
+        return await passed if isinstance(passed, CoroutineType) else passed
+
+    def cancelled(self, item: Any, count: int) -> None:
+        """Called if the coroutine of `transform` is cancelled, with the last result and the number
+        of methods that were called."""
+
+    def _refuse(self, method: Callable[..., Any], result: Any) -> None:
+        self._guard.log_exception(TypeError(f"{method!r} returned {result!r}"))
+
+    def notify(self, methods: Methods, *args: Any) -> None:
+        """Call all methods; `run()` awaits the coroutines that they return."""
+        for method in methods:
+            try:
+                result = method(*args)
+            except (Exception, asyncio.CancelledError) as error:
+                self._guard.log_exception(error)
+                continue
+            if result is not None:
+                self._enqueue(method, result)
+
+    def _enqueue(self, method: Callable[..., Any], result: Any) -> None:
+        """Add the result of a notification to the queue of `run()`, if it is an awaitable."""
+        if not inspect.isawaitable(result):
+            return
+        self._waiting.append(result)
+        self._wake.set()
         if self._is_closed:
             self.close()
         while self._drops and len(self._waiting) > _MOST_WAITING:
             _drop(self._waiting.popleft())
-            self._guard.log_exception(KafkaTimeoutError(f"{method} is slower than it is called"))
+            self._guard.log_exception(KafkaTimeoutError(f"{method!r} is slower than it is called"))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many coroutines wait that the producer awaits `wait_for_capacity` first."""
+        return len(self._waiting) >= _MOST_WAITING
 
     async def wait_for_capacity(self, deadline: float) -> None:
         """Wait until fewer than `_MOST_WAITING` coroutines are queued. Raises KafkaTimeoutError at
@@ -124,7 +184,7 @@ class Interception:
         """
         if self._is_inside:
             return
-        while len(self._waiting) >= _MOST_WAITING and not self._is_closed:
+        while self.is_full and not self._is_closed:
             self._advanced.clear()
             try:
                 async with timeout_at(deadline):
@@ -209,6 +269,97 @@ class Interception:
             _drop(self._waiting.popleft())
         self._tasks.cancel()
         self._advanced.set()
+
+
+def _idle_check(interceptors: Sequence[Any]) -> Callable[[], bool] | None:
+    checks: list[Any] = [getattr(interceptor, "_is_idle", None) for interceptor in interceptors]
+    if None in checks:
+        return None
+    return checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
+
+
+def _overriding(methods: Methods, base: Callable[..., Any]) -> Methods:
+    """Return the methods that are not the method `base` of the base class, which does nothing."""
+    return tuple(method for method in methods if getattr(method, "__func__", None) is not base)
+
+
+class ProducerInterception(Interception):
+    """The interceptors of a producer."""
+
+    def __init__(
+        self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(interceptors, log, options)
+        self._on_send = self.methods("on_send")
+        self._on_acknowledgement = self.methods("on_acknowledgement")
+        base = ProducerInterceptor.on_acknowledgement
+        self.observes = bool(_overriding(self._on_acknowledgement, base))
+        """Whether outcomes have to be observed, to call `acknowledge`."""
+
+    def on_send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: float | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> ProducerRecord | CoroutineType[Any, Any, ProducerRecord]:
+        """Return the record that the interceptors return for the arguments of `send`; a coroutine
+        of the record if an interceptor returns an awaitable."""
+        given = new_record(topic, value, key, partition, timestamp_ms, headers)
+        return self.transform(given, self._on_send, _is_record)
+
+    def acknowledge(
+        self, record: ProducerRecord, metadata: RecordMetadata | None, error: BaseException | None
+    ) -> None:
+        """Call `on_acknowledgement` with the outcome of a record, as `notify` does, but without a
+        tuple of the arguments: this runs for each record."""
+        for method in self._on_acknowledgement:
+            try:
+                result = method(record, metadata, error)
+            except (Exception, asyncio.CancelledError) as raised:
+                self._guard.log_exception(raised)
+                continue
+            if result is not None:
+                self._enqueue(method, result)
+
+    def cancelled(self, item: ProducerRecord, count: int) -> None:
+        """Call `on_acknowledgement` of the first `count` interceptors: `send` was cancelled while
+        the last of them ran."""
+        error = asyncio.CancelledError("send() was cancelled in an interceptor")
+        self.notify(self._on_acknowledgement[:count], item, None, error)
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, ProducerRecord)
+
+
+class ConsumerInterception(Interception):
+    """The interceptors of a consumer."""
+
+    def __init__(
+        self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(interceptors, log, options, drops=True)
+        # Most interceptors have no `on_poll` of their own, and it is called for each record.
+        self._on_poll = _overriding(self.methods("on_poll"), ConsumerInterceptor.on_poll)
+        self._on_consume = self.methods("on_consume")
+        self.committed = partial(self.notify, self.methods("on_commit"))
+        """Called with the offsets of a commit."""
+
+    def begin(
+        self, records: Records, waited: float = 0.0
+    ) -> Records | CoroutineType[Any, Any, Records]:
+        """Return the records that the interceptors return for `records`; a coroutine of these if an
+        interceptor returns an awaitable. The reading call has waited for `waited` seconds."""
+        if self._on_poll:
+            self.notify(self._on_poll, waited)
+        return self.transform(records, self._on_consume, _are_records)
+
+
+def _are_records(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(some, list) for some in value.values())
 
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:

@@ -244,6 +244,27 @@ ROWS: tuple[Row, ...] = (
     _for_long("6", "six partitions", partitions=6),
     _for_long("6-plain", "six partitions, not idempotent", partitions=6, idempotent=False),
     _for_long("tasks", "one partition, 64 tasks", 64, partitions=1),
+    *(
+        Row(
+            name=f"{name}-observed",
+            title=f"{what}, 100 B: alone, with a plain interceptor, with a tracer that records, "
+            "with a tracer without a recorder",
+            workload=f"observed_{name}",
+            records=400_000,
+            stored=stored,
+            clients=(OURS,),
+            metric="cpu_after",
+            targets=(
+                at_most(1.5, "interceptor"),
+                at_most(1.2, "no_recorder"),
+            ),
+        )
+        for name, what, stored in (
+            ("send", "send", 0),
+            ("getone", "getone", 400_000),
+            ("iterate", "one by one (`async for`)", 400_000),
+        )
+    ),
     Row(
         name="gather-100",
         title="gather of 1,000 sends at a time, 100 B",

@@ -26,6 +26,9 @@ METRICS = {
     "cpu_full": "CPU after the first 32 MiB, to that before",
     "wall_full": "time after the first 32 MiB, to that before",
     "shares": "largest share of a task to the smallest",
+    "interceptor": "CPU with a plain interceptor, to CPU alone",
+    "recorder": "CPU with a tracer that records, to CPU alone",
+    "no_recorder": "CPU with a tracer without a recorder, to CPU alone",
 }
 """Every figure that a client may report, and how it is called in tables."""
 

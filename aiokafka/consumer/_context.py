@@ -22,7 +22,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._interception import Interception
+    from aiokafka._interception import ConsumerInterception
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer._health import ConsumerHealthMonitor
     from aiokafka.consumer.fetch.record_queue import RecordQueue
@@ -316,7 +316,7 @@ class ConsumerContext:
         self.meter: Final = ConsumerMeter(subject, config)
         self.interception: Final = _interception(config, subject)
         if self.interception is not None:
-            queue.intercept()
+            queue.buffer.set_interceptor(self.interception.begin)
 
     def fail(self, error: BaseException) -> None:
         """Update `health()` and wake all waiting tasks, which check for failed background work."""
@@ -324,12 +324,12 @@ class ConsumerContext:
         self.queue.wake_all()
 
 
-def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception | None:
+def _interception(config: ConsumerConfig, subject: SubjectLog) -> ConsumerInterception | None:
     if not config.interceptors:
         return None
-    from aiokafka._interception import Interception
+    from aiokafka._interception import ConsumerInterception
 
-    return Interception(config.interceptors, subject, config.introduction, drops=True)
+    return ConsumerInterception(config.interceptors, subject, config.introduction)
 
 
 def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:
@@ -388,13 +388,16 @@ def refuse_in_listener(owner: object, call: str) -> None:
         raise IllegalStateError(f"{call} cannot be called in a rebalance listener")
 
 
-def refuse_reading(owner: object) -> None:
+def refuse_reading(owner: object, is_calling: bool) -> None:
     """Raise IllegalStateError if the caller is a running rebalance listener or interceptor of the
-    consumer, or a task that it started: readers get no records before it returns."""
-    if _running.get() is None and _intercepting.get() is None:
+    consumer, or a task that it started: readers get no records before it returns.
+
+    `is_calling`: a plain `on_consume` is running, so it is the caller.
+    """
+    if not is_calling and _running.get() is None and _intercepting.get() is None:
         return
     refuse_in_listener(owner, "getone() and getmany()")
-    if _is_inside(_intercepting, owner):
+    if is_calling or _is_inside(_intercepting, owner):
         raise IllegalStateError("getone() and getmany() cannot be called in on_consume()")
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.consumer._context import ConsumerContext, intercepting
-from aiokafka.consumer._partition_state import Phase
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.interceptors import Records
 
-__all__ = ["intercept", "intercept_one"]
+__all__ = ["intercept", "intercept_one", "resume"]
 
 
 async def intercept(
@@ -36,32 +39,20 @@ async def intercept(
 
     At `deadline` (loop time; None = never), and when the consumer stops or fails, the position of
     all partitions moves back.
+
+    `FetchBuffer.next()` does the same for a single record, as long as nothing has to be awaited;
+    `resume()` does the rest.
     """
     interception = context.interception
-    if interception is None:
-        return records
+    assert interception is not None
     assignment = context.subscriptions.assignment
     # Count first, because interceptors may change the lists.
     counts = {state: len(some) for tp, some in records.items() if (state := assignment.get(tp))}
-    with context.queue.intercepting(), intercepting(context.queue):
-        try:
-            for state in counts:
-                state.show(records[state.tp][0].offset)
-            interception.notify("on_poll", asyncio.get_running_loop().time() - began_at)
-            result = await interception.transform("on_consume", records, _are_records)
-            is_free = await context.queue.wait_for_release(deadline)
-        except BaseException:
-            for state, count in counts.items():
-                state.give_back(count)
-            raise
-        if not is_free:
-            for state, count in counts.items():
-                state.give_back(count)
-            return {}
+    with _withheld(context, counts):
         for state in counts:
-            state.hand_over(context.queue.buffer.call)
-    gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
-    return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
+            state.show(records[state.tp][0].offset)
+        passed = interception.begin(records, asyncio.get_running_loop().time() - began_at)
+        return await _finish(context, counts, passed, deadline)
 
 
 async def intercept_one(
@@ -70,9 +61,52 @@ async def intercept_one(
     """Return one record as changed by the interceptors; None if they drop the record, or its
     partition was revoked."""
     place = TopicPartition(record.topic, record.partition)
-    records = await intercept(context, {place: [record]}, began_at, None)
+    return _first(await intercept(context, {place: [record]}, began_at, None))
+
+
+async def resume(context: ConsumerContext) -> ConsumerRecord[Any, Any] | None:
+    """Return the record for which `FetchBuffer.next()` has called the interceptors, as
+    `intercept_one()` does."""
+    state, passed = context.queue.buffer.pop_unfinished()
+    counts = {state: 1}
+    with _withheld(context, counts):
+        return _first(await _finish(context, counts, passed, None))
+
+
+@contextmanager
+def _withheld(context: ConsumerContext, counts: Mapping[PartitionState, int]) -> Iterator[None]:
+    """Return no records to other readers during the `with` block; if the block raises, move the
+    positions back to the records, as many as `counts` has by partition."""
+    with context.queue.intercepting(), intercepting(context.queue):
+        try:
+            yield
+        except BaseException:
+            _give_back(counts)
+            raise
+
+
+async def _finish(
+    context: ConsumerContext,
+    counts: Mapping[PartitionState, int],
+    passed: Records | CoroutineType[Any, Any, Records],
+    deadline: float | None,
+) -> Records:
+    """Return the records that the interceptors return, as soon as no rebalance is in progress, and
+    move the positions behind them."""
+    result = await passed if isinstance(passed, CoroutineType) else passed
+    if not await context.queue.wait_for_release(deadline):
+        _give_back(counts)
+        return {}
+    for state in counts:
+        state.hand_over(context.queue.buffer.call)
+    gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
+    return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
+
+
+def _give_back(counts: Mapping[PartitionState, int]) -> None:
+    for state, count in counts.items():
+        state.give_back(count)
+
+
+def _first(records: Records) -> ConsumerRecord[Any, Any] | None:
     return next((one for some in records.values() for one in some), None)
-
-
-def _are_records(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(some, list) for some in value.values())

@@ -31,3 +31,6 @@ cdef class PartitionState:
     cdef dict _former
     cdef int64_t _seen_taken
     cdef double _seen_at
+
+    cpdef hand_over(self, int64_t call)
+    cpdef bint is_retired(self) except -1

@@ -115,6 +115,9 @@ class Phase(enum.Enum):
     RETIRED = "no longer assigned"
 
 
+# Python 3.11 looks members of an enum up with a function in Python.
+_RETIRED = Phase.RETIRED
+
 _TRANSITIONS = {
     Phase.UNSET: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
     Phase.RESETTING: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
@@ -399,6 +402,10 @@ class PartitionState:
         """Whether the position has to come from the committed offset or the reset policy."""
         return self.phase is Phase.UNSET
 
+    def is_retired(self) -> bool:
+        """Return whether the partition was revoked."""
+        return self.phase is _RETIRED
+
     def is_buffered(self, offset: int) -> bool:
         """Return whether `offset` is after the position and before the offset of the next fetch."""
         is_settled = self.phase is Phase.READY and self.shown == NOTHING_SHOWN
@@ -560,7 +567,7 @@ class PartitionState:
         number of the latest reading call."""
         # Keep the position of a revoked partition, whose records are not returned: the position may
         # still be committed.
-        if self.phase is not Phase.RETIRED and self.shown != NOTHING_SHOWN:
+        if self.shown != NOTHING_SHOWN and not self.is_retired():
             self.shown = NOTHING_SHOWN
             # Use the latest number: a call that another task has started meanwhile does not finish
             # these records.

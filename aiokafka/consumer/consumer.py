@@ -689,6 +689,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return await self._read_one(partitions)
 
     async def _read_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
+        if self._queue.buffer.unfinished is not None:
+            # The fast path has found a record, and an interceptor has returned an awaitable.
+            from aiokafka.consumer._interception import resume
+
+            record = await resume(self._context)
+            if record is not None:
+                return record
         wanted = as_wanted(partitions) if partitions else None
         began_at = await self._begin_call()
         if began_at is None:
@@ -704,7 +711,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 await self._queue.wait(wanted, look_at)
                 self._yielded_at = self._loop.time()
                 self._check_can_read()
-            elif self._context.interception is None:
+            elif self._queue.buffer.interceptor is None:
                 return record
             else:
                 from aiokafka.consumer._interception import intercept_one
@@ -760,7 +767,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             if not in_time and until == deadline:
                 break
         result = records
-        if records and self._context.interception is not None:
+        if records and self._queue.buffer.interceptor is not None:
             from aiokafka.consumer._interception import intercept
 
             limit_at = began_at + timeout_ms / 1000
@@ -789,6 +796,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         now, buffer = self._loop.time(), self._queue.buffer
         # Before the await, so that an auto-commit that is due includes the finished records.
         buffer.begin_call()
+        interception = self._context.interception
+        if interception is not None:
+            is_idle = interception.is_idle is not None and interception.is_idle()
+            buffer.set_interceptor(None if is_idle else interception.begin)
         share = (now - self._yielded_at) / _YIELD_AFTER
         buffer.pace(share)
         if share > 1:

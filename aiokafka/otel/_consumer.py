@@ -104,6 +104,11 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         self._identity.learn(options)
         self._is_interceptor = True
 
+    def _is_idle(self) -> bool:
+        """Return whether nothing records what `on_poll` and `on_consume` do."""
+        is_own = type(self) is ConsumerTelemetry  # a subclass may have other work to do
+        return is_own and _names.is_noop(self._tracer) and _names.is_noop(self._duration)
+
     def on_poll(self, seconds: float) -> None:
         """Store how long a call of the application has waited for records."""
         # The consumer calls `on_consume` next, which uses this duration.
@@ -119,7 +124,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         measured = self._metric_attributes("poll")
         self._set_destination(measured, topics, partitions if self._partitions else ())
         self._duration.record(self._poll_seconds, measured, _NO_CONTEXT)
-        if is_suppressed() or has_own_spans():
+        if _names.is_noop(self._tracer) or is_suppressed() or has_own_spans():
             return
         attributes: dict[str, Any] = {
             **self._identity.attributes,

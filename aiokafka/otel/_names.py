@@ -29,6 +29,7 @@ __all__ = [
     "durations",
     "fail",
     "has_own_spans",
+    "is_noop",
     "is_suppressed",
     "kind_of",
     "metrics",
@@ -131,6 +132,7 @@ except ImportError as error:
     ) from error
 
 
+_NOOPS = (trace.NoOpTracer, metrics.NoOpHistogram)
 _INSTRUMENTATION = "opentelemetry.instrumentation.aiokafka"
 _SUPPRESS: Any = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation")
 
@@ -138,6 +140,18 @@ _SUPPRESS: Any = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_ins
 def is_suppressed() -> bool:
     """Return whether instrumentation is suppressed, such as in an exporter that uses Kafka."""
     return bool(context.get_value(_SUPPRESS))
+
+
+def is_noop(instrument: Any) -> bool:
+    """Return whether a tracer or histogram records nothing, because there is no SDK, or the SDK is
+    disabled.
+
+    Until there is a provider, the API returns proxies, whose private attributes refer to the object
+    that records. If another version of the API has other attributes, the result is False.
+    """
+    # `isinstance` is slow, because the classes are abstract base classes.
+    real = getattr(instrument, "_tracer", instrument)
+    return type(real) in _NOOPS or getattr(real, "_real_instrument", real) is None
 
 
 def has_own_spans() -> bool:

@@ -67,6 +67,9 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         self._keys = keys
         self._partitions = partitions
         self._identity = _names.Identity()
+        # A subclass may have other work to do.
+        self._is_own = type(self) is ProducerTelemetry
+        self._sending = {**self._identity.attributes, **_names.operation("send")}
         self._sent = MessageCounter.of(
             "messaging.client.sent.messages",
             "Number of messages producer attempted to send to the broker.",
@@ -84,6 +87,12 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     def configure(self, options: Mapping[str, Any]) -> None:
         """Read the client id and servers of the producer."""
         self._identity.learn(options)
+        self._sending = {**self._identity.attributes, **_names.operation("send")}
+
+    def _is_idle(self) -> bool:
+        """Return whether `on_send` would change nothing: nothing records spans, and the current
+        context has neither a span nor baggage for the headers. Asked before each record."""
+        return not context.get_current() and self._is_own and _names.is_noop(self._tracer)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Start the span of a record; return the record with the trace context in its headers.
@@ -114,11 +123,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         )
 
     def _attributes(self, record: ProducerRecord) -> dict[str, Any]:
-        attributes = {
-            **self._identity.attributes,
-            **_names.operation("send"),
-            _names.DESTINATION: str(record.topic),
-        }
+        attributes = {**self._sending, _names.DESTINATION: str(record.topic)}
         key = _names.text_of(record.key) if self._keys else None
         if key is not None:
             attributes[_names.KEY] = key
@@ -136,10 +141,16 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         if not isinstance(record, _TracedRecord):
             return
         span = record.span
+        if not span.is_recording():
+            return
         if metadata is not None:
-            span.set_attribute(_names.DESTINATION, metadata.topic)
-            span.set_attribute(_names.PARTITION, str(metadata.partition))
-            span.set_attribute(_names.OFFSET, metadata.offset)
+            span.set_attributes(
+                {
+                    _names.DESTINATION: metadata.topic,
+                    _names.PARTITION: str(metadata.partition),
+                    _names.OFFSET: metadata.offset,
+                }
+            )
         if error is not None:
             _names.fail(span, error)
         span.end()

@@ -14,6 +14,7 @@ cdef int _CANCELLED
 cdef int _RESULT
 cdef int _EXCEPTION
 cdef list _NOTHING
+cdef list _NO_CONTEXTS
 
 cdef int64_t _OVERHEAD
 
@@ -33,6 +34,9 @@ cdef class BatchOutcome:
     cdef bint _is_retrieved
     cdef list _waiting
     cdef list _dropped
+    cdef list _records
+    cdef list _contexts
+    cdef object _observer
     cdef list _firsts
     cdef list _parts
 
@@ -50,6 +54,14 @@ cdef class BatchOutcome:
     cpdef watch(self, Py_ssize_t number, RecordFuture future)
 
     cpdef note_dropped(self, Py_ssize_t number)
+
+    cpdef observe(self, Py_ssize_t number, object record, object observer)
+
+    @cython.locals(records=list, contexts=list, first=Py_ssize_t, end=Py_ssize_t)
+    cpdef _report(self)
+
+    @cython.locals(number=Py_ssize_t)
+    cpdef _report_some(self, list records, Py_ssize_t first, Py_ssize_t end)
 
     cpdef write(self, int64_t base_offset, int64_t log_append_time, object log_start_offset)
 
@@ -90,6 +102,9 @@ cdef class RecordFuture:
     cpdef bint cancelled(self) except -1
 
     cpdef result(self)
+
+    @cython.locals(outcome=BatchOutcome)
+    cpdef observe(self, object record, object observer)
 
     @cython.locals(outcome=BatchOutcome)
     cdef _watch(self)

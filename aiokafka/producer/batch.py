@@ -160,6 +160,8 @@ _EXCEPTION = 3
 
 # The value of `BatchOutcome._firsts` for a batch that was not split.
 _NOTHING: list[int] = []
+# The value of `BatchOutcome._contexts` for a batch without observed records.
+_NO_CONTEXTS: list[Context | None] = []
 
 _NOT_YOURS = "the outcome of a record is the producer's to give, not a program's"
 
@@ -170,8 +172,9 @@ class BatchOutcome:
     Futures outlive the batch and its bytes, so they refer to this object and not to the batch.
     Owns: the timestamps of the records, the futures that a task or callback waits for (`_waiting`),
     and the numbers of the futures that were garbage-collected (`_dropped`). It holds no reference
-    to other futures, so a future that the program does not keep is freed at once. The lists are
-    created on first use, because many batches have a single record.
+    to other futures, so a future that the program does not keep is freed at once. With interceptors
+    it has the records until their outcome is known (`_records`), and the contexts of their sends.
+    The lists are created on first use, because many batches have a single record.
     """
 
     def __init__(self, partition: TopicPartition, loop: AbstractEventLoop) -> None:
@@ -190,6 +193,10 @@ class BatchOutcome:
         """By record number: a RecordFuture that a task or callback waits for, the asyncio.Future of
         `send_and_wait`, or None."""
         self._dropped: list[int] | None = None
+        self._records: list[Any] | None = None
+        """By record number: the argument of `observe`, or None."""
+        self._contexts: list[Context | None] = _NO_CONTEXTS
+        self._observer: Callable[[Any, Any, Any], object] | None = None
         self._firsts: list[int] = _NOTHING
         self._parts: list[BatchOutcome] | None = None
 
@@ -232,8 +239,15 @@ class BatchOutcome:
             at = self._part(number)
             part = self._parts[at]
             part.note_dropped(number - self._firsts[at])
+        if self._records is not None:
+            ends = [*self._firsts[1:], len(self._records)]
+            for part, first, end in zip(self._parts, self._firsts, ends, strict=True):
+                part._records = self._records[first:end]
+                part._contexts = self._contexts[first:end]
+                part._observer = self._observer
         self._waiting = None
         self._dropped = None
+        self._records = None
 
     def watch(self, number: int, future: RecordFuture) -> None:
         """Wake `future`, the future of record `number`, when the batch has an outcome."""
@@ -246,6 +260,26 @@ class BatchOutcome:
         if self._dropped is None:
             self._dropped = []
         self._dropped.append(number)
+
+    def observe(
+        self, number: int, record: Any, observer: Callable[[Any, Any, Any], object]
+    ) -> None:
+        """Call `observer(record, metadata, error)`, in the context of this call, when the batch has
+        an outcome."""
+        if self._records is None:
+            self._records = []
+            self._contexts = []
+            self._observer = observer
+        while len(self._records) < number:
+            # Records of a batch that the user filled before `send` added this record.
+            self._records.append(None)
+            self._contexts.append(None)
+        context = copy_context()
+        # Records that are sent in the same context share a copy of it.
+        if self._contexts and self._contexts[-1] == context:
+            context = self._contexts[-1]
+        self._records.append(record)
+        self._contexts.append(context)
 
     def _part(self, number: int) -> int:
         part = len(self._firsts) - 1
@@ -289,6 +323,37 @@ class BatchOutcome:
             for number in range(len(waiting)):
                 if waiting[number] is not None:
                     self._wake(number, waiting[number])
+        if self._records is not None:
+            self.loop.call_soon(self._report)
+
+    def _report(self) -> None:
+        """Call the observer with the outcomes of the observed records."""
+        records = self._records
+        contexts = self._contexts
+        self._records = None
+        self._contexts = _NO_CONTEXTS
+        assert records is not None
+        first = 0
+        while first < len(records):
+            context = contexts[first]
+            end = first + 1
+            while end < len(records) and contexts[end] is context:
+                end += 1
+            if context is not None:
+                context.run(self._report_some, records, first, end)
+            first = end
+
+    def _report_some(self, records: list[Any], first: int, end: int) -> None:
+        observer = self._observer
+        assert observer is not None
+        for number in range(first, end):
+            metadata = error = None
+            if self.state == _FAILED:
+                assert self._make_error is not None
+                error = self._make_error(number)
+            else:
+                metadata = self._metadata(number)
+            observer(records[number], metadata, error)
 
     def _wake(self, number: int, future: Any) -> None:
         if isinstance(future, RecordFuture):
@@ -476,6 +541,12 @@ class RecordFuture:
     def get_loop(self) -> AbstractEventLoop:
         """Return the event loop of the producer."""
         return self._current_outcome().loop
+
+    def observe(self, record: Any, observer: Callable[[Any, Any, Any], object]) -> None:
+        """Call `observer(record, metadata, error)`, in the context of this call, when the record is
+        written or has failed, whether this future is kept or not."""
+        outcome = self._current_outcome()
+        outcome.observe(self._number, record, observer)
 
     def __await__(self) -> Iterator[Any]:
         if self._twin is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property, partial
-from types import MethodType, TracebackType
+from functools import cached_property
+from types import CoroutineType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _clock
@@ -81,7 +81,7 @@ class ProducerSettings:
 
 
 if TYPE_CHECKING:
-    from aiokafka._interception import Interception
+    from aiokafka._interception import ProducerInterception
     from aiokafka.health import ProducerHealth
     from aiokafka.interceptors import ProducerRecord
     from aiokafka.metrics import MetricsSnapshot
@@ -91,6 +91,7 @@ else:
     ProducerHealth = later("aiokafka.health.ProducerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ProducerOptions = later("aiokafka.options.ProducerOptions")
+    ProducerInterception = later("aiokafka._interception.ProducerInterception")
     ProducerRecord = later("aiokafka.interceptors.ProducerRecord")
     ProducerTransactions = later("aiokafka.producer.transactions.ProducerTransactions")
 
@@ -247,14 +248,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._owner = self._sender.owner
         self._message_accumulator = self._sender.accumulator
         self._append: Callable[..., Any] = self._message_accumulator.append
-        self._interception: Interception | None = None
+        self._interception: ProducerInterception | None = None
         if config.interceptors:
-            from aiokafka._interception import Interception
+            from aiokafka._interception import ProducerInterception
 
-            self._interception = Interception(config.interceptors, self._log, config.introduction)
-            # Records pass through the interceptors before the serializers.
-            self._append = _append_nothing
-            self._serializes = False
+            self._interception = ProducerInterception(
+                config.interceptors, self._log, config.introduction
+            )
         self._health_monitor = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -497,6 +497,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
         """
+        if (interception := self._interception) is not None and (
+            interception.is_idle is None or not interception.is_idle()
+        ):
+            sent = self._intercept(
+                interception, topic, value, key, partition, timestamp_ms, headers
+            )
+            return await sent if type(sent) is CoroutineType else sent  # type: ignore[return-value]
         if self._serializes:
             key, value = self._serialize(key, value)
         # An iterator can be read only once, so convert `headers` to a sequence here.
@@ -522,9 +529,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         If the call is cancelled, the record may still be sent. Raises as `send` does, and the error
         of the delivery.
         """
-        if type(send := self.send) is not MethodType or send.__func__ is not _send:
+        if (
+            self._interception is not None
+            or type(send := self.send) is not MethodType
             # `send` is overridden by a subclass or wrapped by instrumentation: call the override.
-            return await (await send(topic, value, key, partition, timestamp_ms, headers))
+            or send.__func__ is not _send
+        ):
+            return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
         if self._serializes:
             key, value = self._serialize(key, value)
         pairs = as_headers(headers) if headers else ()
@@ -559,7 +570,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         headers: Headers,
     ) -> Future[RecordMetadata]:
         """Send a record that `MessageAccumulator.append` declined: it needs checks or conversions,
-        has to wait, or passes through interceptors."""
+        or has to wait."""
         number = self._check_may_send("send")
         stand_in = vars(self._message_accumulator).get("add_message")
         if stand_in is not None:  # a mock that the test of an application has set
@@ -569,39 +580,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             named = {"timestamp_ms": timestamp_ms, "headers": list(headers)}
             future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
             return future
-        if (interception := self._interception) is not None:
-            from aiokafka.interceptors import ProducerRecord
-
-            given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
-            return await self._send_intercepted(interception, given, number)
         return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
-
-    async def _send_intercepted(
-        self, interception: Interception, given: ProducerRecord, number: int
-    ) -> Future[RecordMetadata]:
-        """Send the record that the interceptors return for `given`, in transaction `number`; then
-        pass the outcome of the record to the interceptors.
-
-        Raises KafkaTimeoutError if too many interceptor calls are still pending after
-        `max_block_ms`.
-        """
-        await interception.wait_for_capacity(self._loop.time() + self._given.max_block)
-        record = await interception.transform(
-            "on_send", given, _is_producer_record, partial(_acknowledge_cancelled, interception)
-        )
-        try:
-            self._check_may_send("send", number)
-            key, value = self._serialize(record.key, record.value)
-            headers = as_headers(record.headers)
-            future = await self._send_checked(
-                record.topic, value, key, record.partition, record.timestamp_ms, headers, number
-            )
-        except (Exception, asyncio.CancelledError) as error:
-            # A call that is cancelled while it waits sends nothing, so report that outcome too.
-            interception.notify("on_acknowledgement", record, None, error)
-            raise
-        future.add_done_callback(partial(_acknowledge, interception, record))
-        return future
 
     async def _send_checked(
         self,
@@ -693,6 +672,109 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             queue = queues.sticky or queues.switch()
             return int(queue.partition.partition)
         return ask_partitioner(self._partitioner, topic, serialized_key, cluster)
+
+    # -- records that pass through interceptors, before the serializers
+
+    def _intercept(
+        self,
+        interception: ProducerInterception,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: float | None,
+        headers: Iterable[tuple[str, bytes | None]] | None,
+    ) -> Future[RecordMetadata] | Coroutine[Any, Any, Future[RecordMetadata]]:
+        """Append the record that the interceptors return, and return its future; if an interceptor
+        returns an awaitable, or the record has to wait, return a coroutine of the future."""
+        given = tuple(as_headers(headers)) if headers else ()
+        if interception.is_full or not self._message_accumulator.is_accepting:
+            return self._intercept_patiently(
+                interception, topic, value, key, partition, timestamp_ms, given
+            )
+        record = interception.on_send(topic, value, key, partition, timestamp_ms, given)
+        transactions = self._transactions
+        number = 0 if transactions is None else transactions.transaction.number
+        if isinstance(record, CoroutineType):
+            return self._send_passed(interception, record, number)
+        try:
+            key, value = record.key, record.value
+            if self._serializes:
+                key, value = self._serialize(key, value)
+            pairs = as_headers(record.headers) if record.headers else ()
+            future: Any = self._append(
+                record.topic, value, key, record.partition, record.timestamp_ms, pairs
+            )
+        except Exception as error:
+            interception.acknowledge(record, None, error)
+            raise
+        if future is None:
+            return self._send_observed(interception, record, value, key, pairs, number)
+        if interception.observes:
+            future.observe(record, interception.acknowledge)
+        return future  # type: ignore[no-any-return]
+
+    async def _intercept_patiently(
+        self,
+        interception: ProducerInterception,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: float | None,
+        headers: Headers,
+    ) -> Future[RecordMetadata]:
+        """Send a record that has to wait, because too many coroutines of interceptors wait, or that
+        `_check_may_send` refuses.
+
+        Raises KafkaTimeoutError if the coroutines do not run within `max_block_ms`.
+        """
+        if "add_message" in vars(self._message_accumulator):  # a mock of the application's tests
+            return await self._send_patiently(topic, value, key, partition, timestamp_ms, headers)
+        number = self._check_may_send("send")
+        await interception.wait_for_capacity(self._loop.time() + self._given.max_block)
+        passed = interception.on_send(topic, value, key, partition, timestamp_ms, tuple(headers))
+        return await self._send_passed(interception, passed, number)
+
+    async def _send_passed(
+        self,
+        interception: ProducerInterception,
+        passed: ProducerRecord | CoroutineType[Any, Any, ProducerRecord],
+        number: int,
+    ) -> Future[RecordMetadata]:
+        """Send the record that the interceptors return, in transaction `number`."""
+        record = await passed if isinstance(passed, CoroutineType) else passed
+        try:
+            self._check_may_send("send", number)
+            key, value = self._serialize(record.key, record.value)
+            headers = as_headers(record.headers)
+        except Exception as error:
+            interception.acknowledge(record, None, error)
+            raise
+        return await self._send_observed(interception, record, value, key, headers, number)
+
+    async def _send_observed(
+        self,
+        interception: ProducerInterception,
+        record: ProducerRecord,
+        value: Any,
+        key: Any,
+        headers: Headers,
+        number: int,
+    ) -> Future[RecordMetadata]:
+        """Send `record`, whose serialized fields are given, and call `on_acknowledgement` with its
+        outcome."""
+        try:
+            future: Any = await self._send_checked(
+                record.topic, value, key, record.partition, record.timestamp_ms, headers, number
+            )
+        except (Exception, asyncio.CancelledError) as error:
+            # A call that is cancelled while it waits sends nothing, so report that outcome too.
+            interception.acknowledge(record, None, error)
+            raise
+        if interception.observes:
+            future.observe(record, interception.acknowledge)
+        return future  # type: ignore[no-any-return]
 
     # -- batches
 
@@ -865,42 +947,6 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
 
 _send = AIOKafkaProducer.send
-
-
-# -- Interceptors
-
-
-def _append_nothing(*_: Any) -> None:
-    """Decline every record, in place of `append`, so that `send` calls the interceptors."""
-
-
-def _is_producer_record(value: Any) -> bool:
-    from aiokafka.interceptors import ProducerRecord
-
-    return isinstance(value, ProducerRecord)
-
-
-def _acknowledge_cancelled(interception: Interception, record: ProducerRecord, count: int) -> None:
-    """Call `on_acknowledgement` of the first `count` interceptors with CancelledError: `send` was
-    cancelled while the last of these interceptors ran."""
-    error = asyncio.CancelledError("send() was cancelled in an interceptor")
-    interception.notify("on_acknowledgement", record, None, error, count=count)
-
-
-def _acknowledge(
-    interception: Interception, record: ProducerRecord, future: Future[RecordMetadata]
-) -> None:
-    """Call `on_acknowledgement` with the outcome of a record whose future is done."""
-    metadata: RecordMetadata | None = None
-    error: BaseException | None
-    if future.cancelled():
-        error = asyncio.CancelledError("the program has cancelled the future of the record")
-    else:
-        # `exception()` would mark the exception as retrieved: asyncio would no longer log an
-        # exception that the program ignores.
-        error = future._exception
-        metadata = future.result() if error is None else None
-    interception.notify("on_acknowledgement", record, metadata, error)
 
 
 # -- A transaction as an `async with` block

@@ -20,13 +20,14 @@ from common import (
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 
-async def start_consumer(work, *, group=False):
+async def start_consumer(work, *, group=False, **options):
     """With all partitions; as the only member of a new group if so wanted."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=work.servers,
         group_id=new_group(work) if group else None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        **options,
     )
     if group:
         consumer.subscribe([work.topic])
@@ -383,6 +384,80 @@ async def slow_reader(work):
     return {"records": done}
 
 
+# -- observers, ours only: each figure is the CPU time of a record to that without an observer
+
+
+def observers(side):
+    """By name: the interceptors of a producer or a consumer, and the share of the records that
+    they get: a tracer takes long."""
+    from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
+    from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry
+
+    class Counts(ProducerInterceptor, ConsumerInterceptor):
+        sent = told = read = 0
+
+        def on_send(self, record):
+            self.sent += 1
+
+        def on_acknowledgement(self, record, metadata, error):
+            self.told += 1
+
+        def on_consume(self, records):
+            self.read += 1
+
+    kind = ProducerTelemetry if side == "send" else ConsumerTelemetry
+    found = {"alone": ([], 1), "interceptor": ([Counts()], 1), "no_recorder": ([kind()], 1)}
+    try:
+        from opentelemetry.sdk.trace import TracerProvider
+    except ImportError:
+        return found
+    return found | {"recorder": ([kind(tracer_provider=TracerProvider())], 20)}
+
+
+async def observed(work, side):
+    used, rounds = {}, 3
+    for _ in range(rounds):
+        for name, (interceptors, part) in observers(side).items():
+            count = work.records // part // rounds
+            run = observed_sends if side == "send" else partial(observed_reads, side=side)
+            used.setdefault(name, []).append(await run(work, interceptors, count) / count)
+    least = {name: min(some) for name, some in used.items()}
+    shares = {name: value / least["alone"] for name, value in least.items()}
+    return {"records": work.records, "cpu_after": least["alone"] * 1e6} | shares
+
+
+async def observed_sends(work, interceptors, count):
+    values = work.values()
+    producer = await start_producer(work, interceptors=interceptors)
+    for number in range(1000):
+        await producer.send(work.topic, values[number])
+    await producer.flush()
+    before = cpu_seconds()
+    for number in range(count):
+        await producer.send(work.topic, values[number % 1000])
+    await producer.flush()
+    used = cpu_seconds() - before
+    await producer.stop()
+    return used
+
+
+async def observed_reads(work, interceptors, count, *, side):
+    consumer = await start_consumer(work, interceptors=interceptors)
+    await consumer.getone()
+    before, done = cpu_seconds(), 0
+    if side == "getone":
+        for _ in range(count):
+            await consumer.getone()
+    else:
+        async for _ in consumer:
+            done += 1
+            if done == count:
+                break
+    used = cpu_seconds() - before
+    await consumer.stop()
+    return used
+
+
 WORKLOADS = {
     "getmany": getmany,
     "getmany_in_group": partial(getmany, group=True),
@@ -403,6 +478,9 @@ WORKLOADS = {
     "idle": idle,
     "idle_in_group": partial(idle, group=True),
     "slow_reader": slow_reader,
+    "observed_send": partial(observed, side="send"),
+    "observed_getone": partial(observed, side="getone"),
+    "observed_iterate": partial(observed, side="iterate"),
 }
 
 

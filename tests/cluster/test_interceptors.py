@@ -6,7 +6,8 @@ import asyncio
 import gc
 import inspect
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -246,6 +247,69 @@ async def test_a_notification_behind_the_end_is_dropped(cluster: FakeCluster) ->
     assert [inspect.getcoroutinestate(one) for one in told] == [inspect.CORO_CLOSED]
 
 
+async def test_interceptors_that_are_plain_now_and_a_coroutine_then(cluster: FakeCluster) -> None:
+    class Either(Adds):
+        def on_send(self, record: ProducerRecord) -> Any:
+            return self.later(record) if record.value in (b"1", b"3") else None
+
+        async def later(self, record: ProducerRecord) -> ProducerRecord:
+            await asyncio.sleep(0)
+            return replace(record, value=record.value + b"-later")
+
+    notes, last = Adds(b""), Adds(b"!")
+    async with new_producer(cluster, interceptors=[notes, Either(b""), last]) as producer:
+        for number in range(5):
+            await producer.send(TOPIC, b"%d" % number, partition=0)
+    assert values(cluster) == [b"0!", b"1-later!", b"2!", b"3-later!", b"4!"]
+    offsets = [metadata.offset for _, metadata, _ in last.outcomes if metadata]
+    assert offsets == [0, 1, 2, 3, 4]
+    assert [record.value for record, _, _ in notes.outcomes] == values(cluster)
+
+
+async def test_outcomes_are_told_in_the_context_of_their_send(cluster: FakeCluster) -> None:
+    class Looks(ProducerInterceptor):
+        def on_acknowledgement(self, record: ProducerRecord, *_: Any) -> None:
+            seen.append((record.value, variable.get()))
+
+    variable: ContextVar[int] = ContextVar("variable", default=-1)
+    seen: list[tuple[bytes, int]] = []
+    async with new_producer(cluster, interceptors=[Looks()], linger_ms=10) as producer:
+        for number in range(4):
+            variable.set(number // 2)
+            await producer.send(TOPIC, b"%d" % number, partition=0)
+        variable.set(9)
+    assert seen == [(b"0", 0), (b"1", 0), (b"2", 1), (b"3", 1)]
+
+
+async def test_outcomes_of_records_in_a_batch_of_the_program_and_of_parts(
+    cluster: FakeCluster,
+) -> None:
+    """Each record of `send` has one outcome, with its own offset; the program's have none."""
+    notes = Adds(b"")
+    async with new_producer(cluster, interceptors=[notes], linger_ms=50) as producer:
+        batch = producer.create_batch()
+        batch.append(key=None, value=b"mine", timestamp=None)
+        await producer.send_batch(batch, TOPIC, partition=0)
+        for number in range(6):
+            await producer.send(TOPIC, b"%d" % number, partition=0)
+        with cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1):
+            await producer.flush()
+    assert values(cluster) == [b"mine", *(b"%d" % number for number in range(6))]
+    told = sorted((record.value, metadata.offset) for record, metadata, _ in notes.outcomes)  # type: ignore[union-attr]
+    assert told == [(b"%d" % number, number + 1) for number in range(6)]
+
+
+async def test_a_future_that_the_program_cancels_does_not_change_the_outcome(
+    cluster: FakeCluster,
+) -> None:
+    notes = Adds(b"")
+    async with new_producer(cluster, interceptors=[notes]) as producer:
+        (await producer.send(TOPIC, b"value", partition=0)).cancel()
+        await producer.flush()
+    ((_, metadata, error),) = notes.outcomes
+    assert metadata is not None and (metadata.offset, error) == (0, None)
+
+
 class Notes(ConsumerInterceptor):
     """Notes what passes; leaves out records with odd offsets."""
 
@@ -278,6 +342,122 @@ async def test_records_that_are_read(cluster: FakeCluster, start: Start) -> None
     await consumer.commit()
     await consumer.stop()
     assert notes.commits == [{T0: 6}]
+
+
+class Looks(ConsumerInterceptor):
+    """Calls a function of the test with each record, one by one."""
+
+    def __init__(self, look: Callable[[Any], Any]) -> None:
+        self.look = look
+
+    def on_consume(self, records: Records) -> Any:
+        return self.look(*(record for some in records.values() for record in some))
+
+
+async def one_by_one(consumer: Any, count: int, how: str) -> list[int]:
+    """Return the offsets of so many records, by `async for` or `getone()`."""
+    if how == "getone":
+        return [(await consumer.getone()).offset for _ in range(count)]
+    found: list[int] = []
+    async for record in consumer:
+        found.append(record.offset)
+        if len(found) == count:
+            break
+    return found
+
+
+BOTH = pytest.mark.parametrize("how", ["getone", "async for"])
+
+
+@BOTH
+async def test_plain_and_coroutine_interceptors_one_by_one(
+    cluster: FakeCluster, start: Start, how: str
+) -> None:
+    def look(record: Any) -> Any:
+        seen.append((record.offset, consumer.lag(T0)))
+        if record.offset % 5 == 3:
+            return later({T0: []})  # left out
+        return later(None) if record.offset % 5 == 1 else None
+
+    async def later(result: Any) -> Any:
+        await asyncio.sleep(0)
+        return result
+
+    seen: list[tuple[int, int | None]] = []
+    fill(cluster, 0, 40, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Looks(look), Looks(lambda _: None)])
+    assert await one_by_one(consumer, 30, how) == [n for n in range(37) if n % 5 != 3]
+    # The position is before a record until the application has it.
+    assert seen == [(offset, 40 - offset) for offset in range(37)]
+    assert await consumer.position(T0) == 37
+
+
+@BOTH
+async def test_interceptors_that_leave_out_most_records(
+    cluster: FakeCluster, start: Start, how: str
+) -> None:
+    fill(cluster, 0, 1000, topic=TOPIC)
+    odd = Looks(lambda record: None if record.offset % 100 == 99 else {})
+    consumer = await start(cluster, assign=[T0], interceptors=[odd])
+    assert await one_by_one(consumer, 10, how) == list(range(99, 1000, 100))
+
+
+@BOTH
+async def test_a_plain_interceptor_that_seeks_and_gives_partitions_up(
+    cluster: FakeCluster, start: Start, how: str
+) -> None:
+    def look(record: Any) -> None:
+        if (record.partition, record.offset) == (0, 2) and not jumped:
+            jumped.append(record)
+            consumer.seek(T0, 7)
+        elif (record.partition, record.offset) == (0, 8):
+            consumer.assign([TopicPartition(TOPIC, 1)])
+
+    jumped: list[Any] = []
+    fill(cluster, 0, 10, topic=TOPIC)
+    fill(cluster, 1, 2, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Looks(look)])
+    assert await one_by_one(consumer, 4, how) == [0, 1, 2, 7]
+    # Offset 8 is of a partition that is not assigned any more.
+    assert await one_by_one(consumer, 2, how) == [0, 1]
+
+
+async def test_a_plain_on_consume_cannot_read(cluster: FakeCluster, start: Start) -> None:
+    def look(record: Any) -> None:
+        call = consumer.getone()
+        # As a task that begins at once does (`asyncio.eager_task_factory`).
+        with pytest.raises(IllegalStateError, match="on_consume"):
+            while True:
+                call.send(None)
+        tried.append(record.offset)
+
+    tried: list[int] = []
+    fill(cluster, 0, 3, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Looks(look)])
+    assert await one_by_one(consumer, 3, "getone") == tried == [0, 1, 2]
+
+
+@BOTH
+async def test_a_cancelled_call_is_repeated_one_by_one(
+    cluster: FakeCluster, start: Start, how: str
+) -> None:
+    async def later() -> None:
+        entered.set()
+        await release.wait()
+
+    entered, release = asyncio.Event(), asyncio.Event()
+    fill(cluster, 0, 5, topic=TOPIC)
+    waits = Looks(lambda record: later() if record.offset == 2 else None)
+    consumer = await start(cluster, assign=[T0], interceptors=[waits])
+    task = asyncio.create_task(one_by_one(consumer, 5, how))
+    await entered.wait()
+    assert await consumer.position(T0) == 2
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await consumer.position(T0) == 2
+    release.set()
+    assert await one_by_one(consumer, 3, how) == [2, 3, 4]
 
 
 async def test_a_call_that_is_cancelled_in_an_interceptor(

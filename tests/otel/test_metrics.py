@@ -117,6 +117,7 @@ async def test_how_long_calls_wait_for_records(
     for _ in range(5):
         await consumer.getone()
     waiting = asyncio.create_task(consumer.getone())
+    await asyncio.sleep(0)  # The call begins.
     await asyncio.sleep(0.02)
     assert not waiting.done()
     fill(cluster, 0, 1, topic=TOPIC)

@@ -410,6 +410,19 @@ async def test_a_commit_in_the_background_belongs_to_no_span_that_is_over(
     assert seen.spans("commit topic")[0].parent is None
 
 
+async def test_without_a_recorder_only_what_is_current_is_passed_on(cluster: FakeCluster) -> None:
+    """Neither a provider nor an SDK: but baggage, and a remote span, go on to the next program."""
+    telemetry = ProducerTelemetry(tracer_provider=trace.NoOpTracerProvider())
+    async with new_producer(cluster, interceptors=[telemetry]) as producer:
+        await producer.send_and_wait(TOPIC, b"nothing", partition=0)
+        token = context.attach(baggage.set_baggage("tenant", "blue"))
+        await producer.send_and_wait(TOPIC, b"baggage", partition=0)
+        context.detach(token)
+        await producer.send_and_wait(TOPIC, b"nothing", partition=0)
+    headers = [list(record.headers) for record in cluster.log(TOPIC).records()]
+    assert headers == [[], [("baggage", b"tenant=blue")], []]
+
+
 async def test_suppressed(cluster: FakeCluster, start: Start, seen: Seen) -> None:
     from opentelemetry.instrumentation.utils import suppress_instrumentation
 

@@ -17,22 +17,28 @@ from tests.record.samples import make_marker, with_body
 TEXT = b"".join(b'{"id": %d, "name": "some words that shrink"}' % (n * n) for n in range(4000))
 
 
+def parsed(key: bytes, value: bytes | None) -> tuple[int, int, int]:
+    """Return version, kind and coordinator epoch of a marker."""
+    marker = ControlRecord.parse(key, value)
+    return marker.version, marker.kind, marker.coordinator_epoch
+
+
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
 @pytest.mark.parametrize("rest", [b"", b"what a later version adds"])
 def test_markers_may_become_longer(kind: int, rest: bytes) -> None:
     key = struct.pack(">hh", 0, kind) + rest
     value = struct.pack(">hi", 0, 12) + rest
-    assert ControlRecord.parse(key, value) == (0, kind, 12)
+    assert parsed(key, value) == (0, kind, 12)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\0\0\0"])
 def test_the_epoch_of_a_marker_may_be_missing(value: bytes | None) -> None:
-    assert ControlRecord.parse(struct.pack(">hh", 0, COMMIT), value) == (0, COMMIT, -1)
+    assert parsed(struct.pack(">hh", 0, COMMIT), value) == (0, COMMIT, -1)
 
 
 def test_markers_of_other_kinds_have_no_epoch() -> None:
     value = struct.pack(">hi", 0, 12)
-    assert ControlRecord.parse(struct.pack(">hh", 0, 5), value) == (0, 5, -1)
+    assert parsed(struct.pack(">hh", 0, 5), value) == (0, 5, -1)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])

@@ -289,7 +289,7 @@ async def test_a_commit_during_a_rebalance_shows(cluster: FakeCluster, start: St
     commit = asyncio.ensure_future(consumer.commit({T0: 1}))
     await asyncio.sleep(LASTING)
     found = {each.what: each.reason for each in consumer.health().stalled}
-    assert "the group is rebalancing" in found["OffsetCommit of group 'g'"]
+    assert "the group is rebalancing" in found["OffsetCommit of group 'g' (t-0)"]
     commit.cancel()
     release.set()
 

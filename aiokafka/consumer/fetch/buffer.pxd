@@ -31,6 +31,10 @@ cdef class FetchedPartition:
 cdef class FetchBuffer:
     cdef readonly int64_t call
     cdef readonly bint fast_path
+    cdef readonly object interceptor
+    cdef readonly bint is_intercepting
+    cdef readonly bint is_calling
+    cdef readonly tuple unfinished
     cdef readonly bint is_awaited
     cdef readonly object awaited
     cdef int64_t _run
@@ -56,6 +60,8 @@ cdef class FetchBuffer:
     cpdef pace(self, double share)
     @cython.locals(chunk=FetchedPartition, state=PartitionState)
     cpdef object next(self)
+    @cython.locals(result=dict)
+    cdef object _intercept(self, PartitionState state, object record)
     @cython.locals(state=PartitionState, skipped=Py_ssize_t)
     cpdef object next_of(self, object wanted)
     cpdef dict take(self, object wanted, Py_ssize_t limit)

@@ -22,6 +22,7 @@ __all__ = ["FetchBuffer", "FetchedPartition", "PinnedResponse", "RecordIterator"
 
 Failure = Callable[[], BaseException]
 Wanted = Collection[TopicPartition] | None
+Interceptor = Callable[[dict[TopicPartition, list[ConsumerRecord[Any, Any]]]], Any]
 
 _ALL = 2**31 - 1
 
@@ -80,6 +81,10 @@ class FetchBuffer:
 
     call: int  # number of the latest reading call
     fast_path: bool
+    interceptor: Interceptor | None  # called by `next()` with each record
+    is_intercepting: bool  # interceptors process records, so other readers get none
+    is_calling: bool  # `next()` is calling the interceptor
+    unfinished: tuple[PartitionState, Any] | None  # what `next()` has left to `resume()`
     is_awaited: bool  # a reader waits for records
     awaited: Wanted  # the partitions that the reader waits for
     _run: int  # records that `next()` returns before the caller checks the time
@@ -94,6 +99,10 @@ class FetchBuffer:
     def __init__(self) -> None:
         self.call = 0
         self.fast_path = True
+        self.interceptor: Interceptor | None = None
+        self.is_intercepting = False
+        self.is_calling = False
+        self.unfinished: tuple[PartitionState, Any] | None = None
         self.is_awaited = False
         self.awaited = None
         self._current = None
@@ -228,11 +237,11 @@ class FetchBuffer:
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the current record set; the fast path of `next_of(None)`.
 
-        Returns None at the end of the set, after as many records as `pace()` allows, and while the
-        fast path is closed. Counts as a reading call.
+        Returns None at the end of the set, after as many records as `pace()` allows, while the fast
+        path is closed, and with `unfinished` interceptors. Counts as a reading call.
         """
         chunk = self._current
-        if chunk is None or not self._left or not self.fast_path:
+        if chunk is None or not self._left or not self.fast_path or self.is_intercepting:
             return None
         state = chunk.state
         # `next_of` handles void record sets and withheld partitions.
@@ -252,7 +261,55 @@ class FetchBuffer:
             state.finished = state.next_offset
             state.next_offset = chunk.reader.position
             state.taken += 1
+            if self.interceptor is not None:
+                return self._intercept(state, record)
         return record
+
+    def _intercept(
+        self, state: PartitionState, record: ConsumerRecord[Any, Any]
+    ) -> ConsumerRecord[Any, Any] | None:
+        """Return a record as changed by the interceptors, or the next record if they drop it.
+
+        If an interceptor returns an awaitable, or if it begins a rebalance, set `unfinished` and
+        return None. The caller calls `resume()` in the same step, so nothing reads meanwhile.
+        """
+        state.shown = record.offset
+        self.is_intercepting = self.is_calling = True
+        try:
+            passed = self.interceptor({state.tp: [record]})  # type: ignore[misc]
+        except BaseException:
+            # KeyboardInterrupt or the like: the exceptions of interceptors are logged.
+            self.is_intercepting = False
+            state.give_back(1)
+            raise
+        finally:
+            self.is_calling = False
+        if not isinstance(passed, dict) or not self.fast_path:
+            self.unfinished = (state, passed)
+            return None
+        self.is_intercepting = False
+        state.hand_over(self.call)
+        if not state.is_retired():
+            result = passed
+            for records in result.values():
+                for one in records:
+                    return one  # type: ignore[no-any-return]
+        return self.next()
+
+    def pop_unfinished(self) -> tuple[PartitionState, Any]:
+        """Return the partition whose record interceptors process, and their result or coroutine."""
+        unfinished = self.unfinished
+        self.unfinished = None
+        assert unfinished is not None
+        return unfinished
+
+    def set_interceptor(self, interceptor: Interceptor | None) -> None:
+        """Set the function that `next()` calls with each record; None without interceptors."""
+        self.interceptor = interceptor
+
+    def set_intercepting(self, is_intercepting: bool) -> None:
+        """Set whether interceptors process records, so that other readers get none."""
+        self.is_intercepting = is_intercepting
 
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of any of these partitions (None = all); None if there is none.

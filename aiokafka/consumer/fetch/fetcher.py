@@ -333,7 +333,7 @@ class Fetcher:
         Raises IllegalStateError in a rebalance listener and in `on_consume`, where no records can
         arrive.
         """
-        refuse_reading(self._queue)
+        refuse_reading(self._queue, self._buffer.is_calling)
         # A reader that waits for more records has finished the earlier records: a rebalance may
         # wait for that.
         if self._queue.polls.waiters:

@@ -107,7 +107,7 @@ class RecordQueue:
     the group calls `hold()` and `release()`.
 
     `next` is the fast path of `getone()`: `FetchBuffer.next`. The fast path is closed while records
-    are withheld, while there is an error to raise, and with interceptors.
+    are withheld, and while there is an error to raise.
     """
 
     def __init__(self) -> None:
@@ -126,8 +126,6 @@ class RecordQueue:
         self._errors: list[BaseException] = []
         self._yielding = 0  # readers in `yield_turn()`
         self._is_held = False
-        self._has_interceptors = False
-        self._is_intercepting = False
         self._is_over = False
         self._is_closed = False
 
@@ -138,7 +136,7 @@ class RecordQueue:
         or records are withheld. Raises an error of `fail_next_call()`, or as the buffer does."""
         if self._errors:
             self._raise_error()
-        return None if self._is_held or self._is_intercepting else self.buffer.next_of(wanted)
+        return None if self._is_held or self.buffer.is_intercepting else self.buffer.next_of(wanted)
 
     def take(
         self, wanted: Wanted, limit: int
@@ -148,7 +146,9 @@ class RecordQueue:
         buffer does."""
         if self._errors:
             self._raise_error()
-        return {} if self._is_held or self._is_intercepting else self.buffer.take(wanted, limit)
+        return (
+            {} if self._is_held or self.buffer.is_intercepting else self.buffer.take(wanted, limit)
+        )
 
     async def yield_turn(self) -> None:
         """Let other tasks run once; the caller counts as a reader in this time."""
@@ -213,25 +213,19 @@ class RecordQueue:
 
     # -- for interceptors --------------------------------------------------------------------------
 
-    def intercept(self) -> None:
-        """Close the fast path for good: records have to pass through interceptors."""
-        self._has_interceptors = True
-        self._update_fast_path()
-
     @contextmanager
     def intercepting(self) -> Iterator[None]:
         """Return no records to other readers during the `with` block: if interception fails, the
         position moves back, and records returned meanwhile would be returned again."""
-        self._is_intercepting = True
+        self.buffer.set_intercepting(True)
         try:
             yield
         finally:
-            self._is_intercepting = False
+            self.buffer.set_intercepting(False)
             self.wake_readers()
 
     def _update_fast_path(self) -> None:
-        is_closed = self._is_held or self._errors or self._has_interceptors
-        self.buffer.set_fast_path(not is_closed)
+        self.buffer.set_fast_path(not self._is_held and not self._errors)
 
     # -- for fetchers ------------------------------------------------------------------------------
 

@@ -538,7 +538,7 @@ class OffsetCommitter:
         self._meter.committed(commit.offsets, began_at, None)
         if self._interception is not None:
             plain = {tp: entry.offset for tp, entry in commit.offsets.items()}
-            self._interception.notify("on_commit", plain)
+            self._interception.committed(plain)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
