@@ -555,8 +555,8 @@ class PartitionState:
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
 
-    # Interceptors may await while they process records: `show()` precedes them, and `hand_over()` or
-    # `give_back()` follows. One call at a time intercepts records.
+    # Interceptors may await while they process records: `show()` precedes them, and `hand_over()`
+    # or `give_back()` follows. One call at a time intercepts records.
 
     def show(self, offset: int) -> None:
         """Keep the position at `offset` while interceptors process the records from there on.
