@@ -26,9 +26,9 @@ _FIRST_OF_SEVERAL = 4
 
 
 def lookup_of(version: int, kind: int, keys: Sequence[str]) -> FindCoordinatorRequest:
-    """Return the request for the coordinators of these keys. `kind`: a CoordinationType.
+    """Return the request for the coordinators of `keys`. `kind` is a CoordinationType.
 
-    Raises UnsupportedVersionError if the version does not support several keys, or transactions.
+    Raises UnsupportedVersionError if `version` does not support several keys, or transactions.
     """
     if version < _FIRST_WITH_KINDS and kind:
         raise UnsupportedVersionError("FindCoordinator: only groups before Kafka 0.11")
@@ -52,7 +52,7 @@ def coordinators_in(
     The values of `names` are for error texts, such as "group 'a'".
     """
     if not response.coordinators and len(names) == 1:
-        ((key, what),) = names.items()  # versions before 4
+        ((key, what),) = names.items()  # versions before 4 have no list of coordinators
         return {key: _coordinator_in(response, what)}
     found = {each.key: each for each in response.coordinators}
     if len(names) == len(response.coordinators) == 1:
@@ -74,6 +74,6 @@ def _coordinator_in(
         reason = found.error_message or "its coordinator is not known"
         return for_code(found.error_code)(f"{what}: {reason}")
     if found.node_id < 0 or not is_address(found.host, found.port):
-        place = f"node {found.node_id} at {found.host!r}, port {found.port}"
-        return KafkaProtocolError(f"{what}: the response names as coordinator {place}")
+        broker = f"node {found.node_id} at {found.host!r}, port {found.port}"
+        return KafkaProtocolError(f"{what}: the response names as coordinator {broker}")
     return BrokerMetadata(found.node_id, found.host, found.port)

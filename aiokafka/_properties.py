@@ -41,14 +41,14 @@ MILLISECONDS = (
     "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",
 )
-"""Settings of all clients. The options here have underscores in place of the dots."""
+"""Settings of all clients. The options of this package have underscores instead of dots."""
 
 KERBEROS = (
     "sasl.kerberos.keytab",
     "sasl.kerberos.principal",
     "sasl.kerberos.service.name",
 )
-"""Settings of GSSAPI. The options here have underscores in place of the dots."""
+"""Settings of GSSAPI. The options of this package have underscores instead of dots."""
 
 TLS = {
     "ssl.ca.location": "cafile",
@@ -63,7 +63,7 @@ TLS = {
     "ssl.keystore.key": "keydata",
     "ssl.truststore.certificates": "cadata",
 }
-"""Settings, and the arguments of `create_ssl_context()`: file names, or PEM text (KIP-651)."""
+"""By setting, the argument of `create_ssl_context()`: a file name, or PEM text (KIP-651)."""
 
 OAUTH = {
     "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
@@ -73,14 +73,14 @@ OAUTH = {
     "sasl.oauthbearer.client.secret": "client_secret",
     "sasl.oauthbearer.scope": "scope",
 }
-"""Settings, and the arguments of `ClientCredentialsTokenProvider`."""
+"""By setting, the argument of `ClientCredentialsTokenProvider`."""
 
 HANDLERS = (
     "OAuthBearerLoginCallbackHandler",
     "OAuthBearerSaslClientCallbackHandler",
     "IAMClientCallbackHandler",
 )
-"""Java's callback handlers whose logins are supported here."""
+"""Java's callback handlers whose logins this package supports."""
 
 IDLE = frozenset(
     {
@@ -91,7 +91,7 @@ IDLE = frozenset(
         *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
     }
 )
-"""Settings without effect, which jobs and files for Java have."""
+"""Settings of Java clients that are accepted without effect."""
 
 LOGIN_PREFIXES = (
     "sasl.kerberos.ticket.renew.",
@@ -107,7 +107,7 @@ LOGIN_PREFIXES = (
 
 # In Java, a comment that begins with a single slash includes the next character, even a line end.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# In Java a digit, a dot or a minus begins a number, so a word cannot begin with it.
+# In Java a digit, a dot or a minus begins a number, so no word begins with these.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
@@ -239,8 +239,8 @@ def checks_names(text: str) -> bool:
 
 
 def tls_versions(text: str) -> tuple[str, str]:
-    """Parse `ssl.enabled.protocols`; return the least and the greatest version, as names of
-    ssl.TLSVersion. Raises ValueError without a supported version.
+    """Parse `ssl.enabled.protocols`; return the lowest and the highest supported version, as names
+    of ssl.TLSVersion. Raises ValueError without a supported version.
     """
     names = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
     given = [name.strip() for name in text.split(",")]
@@ -251,7 +251,8 @@ def tls_versions(text: str) -> tuple[str, str]:
 
 
 def token_path(url: str) -> str | None:
-    """Return the file that a token endpoint names by a `file:` URL, as in Java; else None."""
+    """Return the path in a `file:` URL, which Java accepts as a token endpoint; None for other
+    URLs."""
     return "/" + url[len("file:") :].lstrip("/") if url.startswith("file:") else None
 
 
@@ -274,7 +275,7 @@ def read_login(text: str, mechanism: str) -> Login:
     if not mechanism and login.mechanism:
         return login
     if mechanism not in mechanisms:
-        # The setting must name the mechanism: another one might send the password in clear text.
+        # Require `sasl.mechanism`: a guessed mechanism might send the password in clear text.
         needed = " or ".join(mechanisms)
         raise ValueError(
             f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"

@@ -267,8 +267,7 @@ MAX_OFFSET = 2**63 - 1
 # Errors without `invalid_metadata` after which the metadata may still be outdated.
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
-# Errors of a broker that is not the leader. More than this number in a row make the metadata
-# doubtful.
+# Errors of a broker that is not the leader. More of them in a row make the metadata doubtful.
 _NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
 _MOST_WRONG_LEADERS = 2
 
@@ -314,7 +313,8 @@ class Failed:
 
 
 class RetryLater:
-    """An error to retry the fetch after. `is_stale_metadata`: the metadata may be outdated."""
+    """A temporary error: retry the fetch. `is_stale_metadata` means to refresh the metadata
+    first."""
 
     __slots__ = ("error", "is_stale_metadata")
 
@@ -362,9 +362,9 @@ def is_transient(error: KafkaError | type[KafkaError]) -> bool:
 
 
 def doubts_metadata(error: KafkaError | type[KafkaError], failures: int) -> bool:
-    """Return whether the metadata is probably outdated: the broker that is the leader by metadata
-    has returned an error such as NOT_LEADER_OR_FOLLOWER several times. The broker that the metadata
-    comes from may be partitioned off."""
+    """Return whether the metadata is probably outdated, because the broker that should be the
+    leader has returned an error such as NOT_LEADER_OR_FOLLOWER several times. The broker that sent
+    the metadata may be cut off from the cluster."""
     return getattr(error, "errno", 0) in _NOT_THE_LEADER and failures > _MOST_WRONG_LEADERS
 
 

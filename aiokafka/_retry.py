@@ -39,8 +39,8 @@ _MAX_DOUBLINGS = 64
 
 
 class Backoff:
-    """Delays that grow from `initial` to `maximum` seconds, each varied by `jitter` so that clients
-    do not retry at the same time."""
+    """Delays that grow from `initial` to `maximum` seconds, each with a random `jitter`, so that
+    clients do not retry at the same time."""
 
     __slots__ = ("_initial", "_jitter", "_maximum", "_multiplier", "failures")
 
@@ -109,9 +109,10 @@ async def until(
             raise OutOfTimeError(failure) from failure
         except KafkaError as error:
             if not passes(error):
-                # The inner call had no time for an attempt: raise the error of the last attempt.
-                knows_nothing = isinstance(error, KafkaTimeoutError) and error.__cause__ is None
-                if knows_nothing and failure is not None:
+                # A KafkaTimeoutError without a cause means that `attempt` had no time to send a
+                # request: raise the error of the attempt before.
+                sent_nothing = isinstance(error, KafkaTimeoutError) and error.__cause__ is None
+                if sent_nothing and failure is not None:
                     raise OutOfTimeError(failure) from failure
                 raise
             failure = error
@@ -144,7 +145,7 @@ def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[],
 # -- Choose a broker for a request that any broker can serve
 
 
-# The share of the remaining time for one attempt: `_PART` if there are other brokers,
+# The fraction of the remaining time for one attempt: `_PART` if there are other brokers,
 # `_PART_OF_ONLY` for the first attempt at the only broker (a response may get lost). `_LEAST` is
 # the minimum in seconds: a shorter attempt would replace a better error by "no response".
 _PART = 1 / 3
@@ -200,5 +201,5 @@ class RetryNodes:
     def _add_failed(self, node_id: int) -> None:
         self._failed.add(node_id)
         if self._failed.issuperset(self._client.cluster.node_ids):
-            # All brokers have failed: try again all but the last one.
+            # All brokers have failed: try all of them again except the last one.
             self._failed = {node_id}

@@ -26,7 +26,7 @@ __all__ = [
     "SharedStart",
     "TaskOwner",
     "both",
-    "is_told_to_end",
+    "is_task_cancelled",
     "made_for",
     "origin",
     "refuse_other_loop",
@@ -40,7 +40,7 @@ log = logging.getLogger("aiokafka")
 T = TypeVar("T")
 U = TypeVar("U")
 
-# When a task is cancelled because the event loop ends, the loop ends within so many seconds.
+# When a task is cancelled because the event loop ends, the loop closes within this many seconds.
 _GRACE = 0.1
 
 
@@ -95,15 +95,15 @@ class TaskOwner:
         create, context = asyncio.get_running_loop().create_task, self.context
         task = context.run(create, coro, name=f"{self.name}:{name}")
         self._tasks[task] = None
-        # A done callback and not a wrapper coroutine: a wrapper that is cancelled before its first
-        # step would leave `coro` un-awaited.
+        # Use a done callback instead of a wrapper coroutine: a wrapper that is cancelled before its
+        # first step would leave `coro` un-awaited.
         task.add_done_callback(self._on_done, context=context)
         return task
 
     def fail(self, name: str, error: BaseException) -> None:
-        """Fail the owner as if a task had failed: for errors in callbacks, which run in no task.
+        """Fail the owner for an `error` in a callback, as if a task had failed.
 
-        `name` is the name of the callback's work in the log.
+        `name` stands for the callback in the log.
         """
         self._report(f"{self.name}:{name}", error)
 
@@ -168,8 +168,8 @@ class TaskOwner:
             if error is not None:
                 self._report(task.get_name(), error)
         elif not self._stopping:
-            # Do not fail at once: `asyncio.run()` also cancels all tasks, and closes the loop soon
-            # after. Then the application only forgot to stop this object, which warns about that.
+            # Do not fail at once. If `asyncio.run()` has cancelled all tasks, it closes the loop
+            # soon after: the application only forgot to stop this object, which warns about that.
             task.get_loop().call_later(_GRACE, self._on_lost, task.get_name())
 
     def _report(self, name: str, error: BaseException) -> None:
@@ -194,7 +194,7 @@ class TaskOwner:
             self._on_failure(error)
 
 
-def is_told_to_end() -> bool:
+def is_task_cancelled() -> bool:
     """Return whether a caught CancelledError cancels the running task.
 
     If not, an application's function has raised it, for example by awaiting a cancelled task: then
@@ -285,7 +285,7 @@ class SharedStart:
     """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._calls = 0
         self._failures = 0
         self._failure: Exception | None = None
@@ -302,7 +302,7 @@ class SharedStart:
         failures = self._failures
         self._calls += 1
         try:
-            async with self._turn:
+            async with self._lock:
                 if self._failure is not None and self._failures != failures:
                     raise renewed(self._failure) from self._failure
                 await self._work(work, undo)
@@ -310,7 +310,7 @@ class SharedStart:
             if self._is_half_done and self._calls == 1:
                 self._is_half_done = False
                 # Hold the lock: a new call must not work while the partial work is undone.
-                async with self._turn:
+                async with self._lock:
                     await undo()
             raise
         finally:
@@ -338,7 +338,7 @@ class SharedStart:
 # -- The event loop of a client object
 
 
-# Applications filter warnings by these prefixes, which are those of aiokafka.
+# aiokafka's warnings begin with these texts, and applications filter warnings by them.
 OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
 OF_PRODUCERS = (
     "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release. "
@@ -407,5 +407,6 @@ def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:
 
 
 def _warn(text: str) -> None:
-    # Frames: the two of the context manager, the constructor, its caller.
+    # The warning is for the caller of the constructor: skip the frames of `_warn`, of the context
+    # manager (two) and of the constructor.
     warnings.warn(text, DeprecationWarning, stacklevel=5)

@@ -68,6 +68,7 @@ log = logging.getLogger("aiokafka")
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
+# Errors of a request to a coordinator after which another broker may be the coordinator.
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
 # Limit of the coordinator cache: an admin client may look up all groups of a cluster.
@@ -394,8 +395,8 @@ class AIOKafkaClient:
         except KafkaConnectionError:
             why = f"cannot connect to node {node_id}"
             if self.cluster.broker_metadata(node_id) is None:
-                # Another broker's response has named this node, which the metadata does not list:
-                # the broker that sent the metadata lags behind.
+                # A response named this node, but the metadata does not list it: the broker that
+                # sent the metadata lags behind.
                 self.doubt_metadata(why)
             else:
                 self.request_metadata(why)
@@ -479,7 +480,8 @@ class AIOKafkaClient:
 
     @property
     def metadata_failure(self) -> tuple[float, KafkaError] | None:
-        """The loop time of the first failure in a row, and the last error; None after a success."""
+        """The loop time of the first failed refresh since the last success, and the last error;
+        None after a success."""
         error = self._metadata.error
         return None if error is None else (self._metadata.failing_since, error)
 
@@ -494,8 +496,7 @@ class AIOKafkaClient:
 
     def look_for_leader(self, partition: TopicPartition, why: str) -> None:
         """Request a metadata refresh because `partition` has no known leader. If the topic is
-        known, ask another broker, with a short timeout: perhaps only the metadata of the last
-        broker lacks the leader."""
+        known, ask another broker, with a short timeout: the last broker may lag behind."""
         if self.cluster.known_partitions(partition.topic) is not None:
             self._metadata.look_elsewhere()
         self._metadata.request_update(why)
@@ -740,13 +741,14 @@ class AIOKafkaClient:
             log.debug("coordinator of %r forgotten: %s", key, why)
 
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
-        """Look up the coordinator again, within `request_timeout_ms`, and return its node id."""
+        """Look up a coordinator without the cache, within `request_timeout_ms`; return its node
+        id."""
         self.forget_coordinator(coordinator_type, coordinator_key, "asked for by the application")
         deadline = self._loop.time() + self._config.request_timeout
         return await self.coordinator(coordinator_type, coordinator_key, deadline)
 
     async def _find_coordinator(self, kind: int, key: str, node_id: int) -> int:
-        # Only clients with a group or a transaction load these modules.
+        # Import these modules only for clients with a group or a transaction.
         from aiokafka._coordinator_lookup import coordinators_in, lookup_of
         from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
@@ -777,10 +779,11 @@ class AIOKafkaClient:
 
 
 def _may_have_moved(error: KafkaError) -> bool:
-    """Return whether `error`, raised by a request to the coordinator, may mean that it moved.
+    """Return whether the coordinator may have moved, if a request to it raised `error`.
 
-    NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE mean that the coordinator moved; after a timeout
-    or a lost connection it may have moved. COORDINATOR_LOAD_IN_PROGRESS means that it has not.
+    NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE mean that the coordinator moved. After a timeout
+    or a lost connection the coordinator may have moved. All other error responses, such as
+    COORDINATOR_LOAD_IN_PROGRESS, come from the coordinator.
     """
     return isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError)
 

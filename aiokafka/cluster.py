@@ -51,23 +51,23 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.cluster")
 
-# A known topic is dropped after this many responses in a row with UNKNOWN_TOPIC_OR_PARTITION, or
-# without the topic in a list of all topics. A single such response proves nothing: a broker sends
-# it after its start until it has loaded its metadata.
+# A known topic is dropped after this many consecutive responses that report the topic as unknown
+# (UNKNOWN_TOPIC_OR_PARTITION) or lack it in a list of all topics. A single such response is not
+# enough: a broker sends it after its start until it has loaded its metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
-# After this many responses in a row with an older leader epoch, the topic counts as recreated,
-# which starts its epochs at 0; a broker that lags behind would send only some of these responses.
-# (A topic id shows a recreated topic at once.) After this many responses in a row without an epoch,
-# the known epoch is forgotten, because fetches with an outdated epoch would be fenced forever.
+# After this many consecutive responses with an older leader epoch, the topic counts as recreated:
+# its epochs start at 0 again, and brokers that lag behind would send only some of these responses.
+# (A topic id shows a recreated topic at once.) After this many consecutive responses without an
+# epoch, the known epoch is dropped, because fetches with an outdated epoch would be fenced forever.
 _PATIENCE_WITH_OLD = 3
 
 
 class PartitionInfo(NamedTuple):
     """The leader and the replicas of a partition.
 
-    `leader` is -1 without a leader, `epoch` is -1 if unknown. `doubts` counts the last responses in
-    a row that had an older epoch or no epoch, and therefore did not change `epoch`.
+    `leader` is -1 without a leader, `epoch` is -1 if unknown. `doubts` counts the latest
+    consecutive responses with an older epoch or without an epoch, which left `epoch` unchanged.
     """
 
     leader: int
@@ -82,8 +82,8 @@ class PartitionInfo(NamedTuple):
 class TopicInfo(NamedTuple):
     """The id of a topic (16 zero bytes before Kafka 2.8) and its partitions by number.
 
-    `error` is the error code of the last response. `misses` counts the last responses in a row that
-    had an error but did not clear `partitions`.
+    `error` is the error code of the last response. `misses` counts the latest consecutive responses
+    with an error that left `partitions` unchanged.
     """
 
     topic_id: bytes
@@ -108,7 +108,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             if p.partition_index >= 0
         }
         if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
-            # Topics never lose partitions: this broker lags behind.
+            # Kafka never removes partitions from a topic, so the broker lags behind.
             partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
@@ -120,7 +120,8 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
 
 
 def merge_missing(old: TopicInfo) -> TopicInfo | None:
-    """Return the state of a topic that a response about all topics lacks; None if it is deleted."""
+    """Return the state of a topic that a response about all topics lacks; None if the topic counts
+    as deleted."""
     error_code = UnknownTopicOrPartitionError.errno
     if not old.partitions or _is_final(error_code, old.misses):
         return None
@@ -128,7 +129,7 @@ def merge_missing(old: TopicInfo) -> TopicInfo | None:
 
 
 def _is_final(error_code: int, misses: int) -> bool:
-    """Return whether to drop a topic after `error_code`, and `misses` earlier errors in a row."""
+    """Return whether to drop a topic after `error_code` and `misses` consecutive earlier errors."""
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
         return True
     if error_code == UnknownTopicOrPartitionError.errno or not for_code(error_code).retriable:
@@ -184,7 +185,7 @@ class ClusterMetadata:
     `update_metadata(response)` changes in place.
     """
 
-    # Caches, reset by `_index` and filled per topic on first use.
+    # Caches: `_index` resets them, and the first use for a topic fills them.
     _node_ids: tuple[int, ...]
     _by_leader: dict[int, set[TopicPartition]] | None
     _names_by_id: dict[bytes, str]
@@ -390,13 +391,13 @@ class ClusterMetadata:
                 such responses no longer exists.
             node_id: The broker that sent the response, None if unknown.
         """
-        twin = self._twin()
-        twin._brokers = {
+        snapshot = self._next_snapshot()
+        snapshot._brokers = {
             broker.node_id: BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
         } or dict(self._brokers)
-        twin.cluster_id = response.cluster_id or self.cluster_id
-        twin._controller_id = response.controller_id
+        snapshot.cluster_id = response.cluster_id or self.cluster_id
+        snapshot._controller_id = response.controller_id
         answered = {topic.name: topic for topic in response.topics if topic.name is not None}
         kept = self._topics.keys() & set(keep) if is_full else self._topics.keys()
         topics = {name: self._topics[name] for name in kept if name not in answered}
@@ -408,11 +409,11 @@ class ClusterMetadata:
                 missed = merge_missing(self._topics[name])
                 if missed is not None:
                     topics[name] = missed
-        twin._topics = topics
-        twin._denied_by = self._denials_after(answered, node_id, topics)
-        twin.has_all_topics = has_all
-        twin._index()
-        return twin
+        snapshot._topics = topics
+        snapshot._denied_by = self._denials_after(answered, node_id, topics)
+        snapshot.has_all_topics = has_all
+        snapshot._index()
+        return snapshot
 
     def _denials_after(
         self,
@@ -420,7 +421,7 @@ class ClusterMetadata:
         node_id: int | None,
         topics: Iterable[str],
     ) -> dict[str, frozenset[int]]:
-        """Return, by topic, the brokers whose last response reported the topic as unknown."""
+        """Return the next `_denied_by`: the brokers in whose last response a topic was unknown."""
         denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
         if node_id is None:
             return denied_by
@@ -440,34 +441,35 @@ class ClusterMetadata:
         """Return a snapshot with newer (leader id, epoch) pairs from an error response (KIP-951);
         self if the response has nothing new.
 
-        A leader with an unknown address is ignored: its epoch would override all later metadata
-        responses.
+        A leader with an unknown address is ignored: its newer epoch would take precedence over the
+        leaders of metadata responses.
         """
         brokers = {
             broker.nodeId: broker
             for broker in endpoints
-            if _is_news(self._brokers.get(broker.nodeId), broker)
+            if _is_new_address(self._brokers.get(broker.nodeId), broker)
         }
         newer = {
-            tp: told
-            for tp, told in leaders.items()
-            if (told[0] in self._brokers or told[0] in brokers) and self._is_newer(tp, told[1])
+            tp: leader
+            for tp, leader in leaders.items()
+            if (leader[0] in self._brokers or leader[0] in brokers)
+            and self._is_newer(tp, leader[1])
         }
         if not newer and not brokers:
             return self
-        twin = self._twin()
-        twin._brokers = {**self._brokers, **brokers}
-        twin._node_ids = tuple(twin._brokers)
-        twin._move_leaders(newer)
-        return twin
+        snapshot = self._next_snapshot()
+        snapshot._brokers = {**self._brokers, **brokers}
+        snapshot._node_ids = tuple(snapshot._brokers)
+        snapshot._move_leaders(newer)
+        return snapshot
 
     def _is_newer(self, tp: TopicPartition, epoch: int) -> bool:
         known = self.partition(tp)
         return known is not None and epoch > known.epoch
 
     def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Set the leaders of this new snapshot; copy only the changed topics, and share the rest
-        with the original."""
+        """Set the leaders of this new snapshot. Copy only the changed topics, and share the others
+        with the previous snapshot."""
         topics = dict(self._topics)
         copied: dict[str, dict[int, PartitionInfo]] = {}
         for (name, number), (leader, epoch) in leaders.items():
@@ -483,27 +485,28 @@ class ClusterMetadata:
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
         """Return a snapshot with additional partitions."""
-        twin = self._twin()
-        twin._topics = dict(self._topics)
+        snapshot = self._next_snapshot()
+        snapshot._topics = dict(self._topics)
         for added in partitions_to_add:
-            topic = twin._topics.get(added.topic) or TopicInfo(ZERO_UUID, False, {})
+            topic = snapshot._topics.get(added.topic) or TopicInfo(ZERO_UUID, False, {})
             info = PartitionInfo(added.leader, -1, tuple(added.replicas), tuple(added.isr), (), 0)
-            twin._topics[added.topic] = topic._replace(
+            snapshot._topics[added.topic] = topic._replace(
                 partitions={**topic.partitions, added.partition: info}
             )
-        twin._index()
-        return twin
+        snapshot._index()
+        return snapshot
 
-    def _twin(self) -> ClusterMetadata:
-        import copy  # imported on demand: few programs change metadata by themselves
+    def _next_snapshot(self) -> ClusterMetadata:
+        import copy  # imported on first use, to keep the import of the package short
 
-        twin = copy.copy(self)
-        twin.epoch = self.epoch + 1
-        twin._by_leader = None
-        return twin
+        snapshot = copy.copy(self)
+        snapshot.epoch = self.epoch + 1
+        snapshot._by_leader = None
+        return snapshot
 
     def _index(self) -> None:
-        """Reset the caches, and collect the topic ids, the internal and the unauthorized topics."""
+        """Reset the caches; collect the topic ids, the internal topics and the unauthorized
+        topics."""
         self._node_ids = tuple(self._brokers)
         self._by_leader = None
         self._names_by_id = {}
@@ -544,7 +547,7 @@ class ClusterMetadata:
             # A broker that does not know the topic rejects records for the partitions it leads.
             others = [number for number in available if partitions[number].leader not in denied_by]
             available = tuple(others) or available
-        # Usually all partitions are available: share the tuple.
+        # Usually all partitions are available: share the tuple of `partition_ids`.
         self._available_tuples[name] = available = numbers if available == numbers else available
         return available
 
@@ -555,7 +558,7 @@ class ClusterMetadata:
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
-        """Stop calling `listener`; an unknown listener is ignored."""
+        """Stop calling `listener`; ignore an unknown listener."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
@@ -615,19 +618,19 @@ def _as_metadata(topic: str, number: int, info: PartitionInfo) -> PartitionMetad
     return PartitionMetadata(topic, number, info.leader, replicas, isr, error)
 
 
-def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
-    """Return whether the endpoint `told` has a valid address that differs from `known`. The rack is
-    not compared: a response may lack it."""
-    if told.nodeId < 0 or not is_address(told.host, told.port):
+def _is_new_address(known: BrokerMetadata | None, broker: BrokerMetadata) -> bool:
+    """Return whether `broker` has a valid address that differs from `known`. Ignores the rack,
+    which responses may lack."""
+    if broker.nodeId < 0 or not is_address(broker.host, broker.port):
         return False
-    return known is None or (known.host, known.port) != (told.host, told.port)
+    return known is None or (known.host, known.port) != (broker.host, broker.port)
 
 
 class AllTopics:
     """Names and partition numbers of all topics of a cluster at one moment.
 
-    Serves questions of the application about topics that a client does not use. Leaders and
-    replicas, which take megabytes for 10,000 partitions, are left out.
+    For calls of the application about topics that the client does not use. Leaders and replicas,
+    which take megabytes for 10,000 partitions, are left out.
     """
 
     def __init__(self, response: MetadataResponse) -> None:
@@ -654,7 +657,8 @@ class AllTopics:
             raise KafkaTimeoutError(f"all topics: no broker has answered in {limit:g} s") from None
 
     def names(self, exclude_internal: bool) -> set[str]:
-        """Return the names of the topics, without Kafka's internal ones if `exclude_internal`."""
+        """Return the names of the topics; with `exclude_internal`, without Kafka's internal
+        topics."""
         return self._partitions.keys() - (self._internal if exclude_internal else set())
 
     def partitions(self, topic: str) -> set[int] | None:

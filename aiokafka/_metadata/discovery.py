@@ -38,27 +38,28 @@ __all__ = ["CONTROLLERS", "FATAL", "MOST_ASKED", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
-# Seconds without a response until the next broker is asked. The request stays in flight, and closes
-# its connection at request_timeout. The last broker gets all of the remaining time, so that slow
-# brokers can respond.
+# Seconds without a response until the next broker is asked. The request stays in flight until
+# request_timeout, which closes its connection. The last broker gets all of the remaining time, so
+# that slow brokers can respond.
 _LONGEST_ASK = 10.0
 
-# With a deadline: each broker's share of the remaining time, if less than `_LONGEST_ASK`, and the
-# minimum of the share in seconds.
+# With a deadline, a broker gets this fraction of the remaining time, if less than `_LONGEST_ASK`,
+# but at least `_LEAST` seconds.
 _PART = 1 / 3
 _LEAST = 1.0
 
-# The share of the time for resolving the names of bootstrap servers.
+# The fraction of the bootstrap's time for resolving the names of bootstrap servers.
 _PART_FOR_NAMES = 2 / 3
 
-# Seconds until the next bootstrap server is tried in parallel with the slow ones before it.
+# Seconds until the next bootstrap server is tried in parallel with the slow servers before it.
 _STAGGER = 0.5
 
-# Seconds until another broker is asked as a check, because a broker that is cut off from the
-# cluster would send the same metadata forever. Only for brokers that send leader epochs (Metadata
-# v7): without epochs, the old metadata of a cut-off broker would replace newer metadata.
+# After so many seconds with metadata from one broker, check the metadata of another broker, because
+# a broker that is cut off from the cluster would send the same metadata forever. Only for brokers
+# that send leader epochs (Metadata v7): without epochs, the old metadata of a cut-off broker would
+# replace newer metadata.
 _LONGEST_TRUST = 300.0
-# Timeout in seconds of a check, which delays all callers that wait for metadata.
+# Timeout in seconds of such a check, which delays all callers that wait for metadata.
 _LONGEST_CHECK = 1.0
 
 MOST_ASKED = 5
@@ -76,14 +77,14 @@ _FIRST_WITH_CONTROLLERS = 1
 _DESCRIBE_QUORUM = 55
 
 FATAL = (*REFUSALS, UnsupportedVersionError)
-"""Errors that every broker of the cluster would cause."""
+"""Errors that a request to any other broker of the cluster would cause as well."""
 
 
 class Discovery:
     """Gets metadata from a broker or bootstrap server.
 
-    Owns: the names of the bootstrap servers, the bootstrap server that sent the known addresses,
-    and the doubted brokers, which are asked last.
+    Owns the names of the bootstrap servers, the bootstrap server that sent the known addresses, and
+    the doubted brokers, which are asked last.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -110,7 +111,8 @@ class Discovery:
 
     def look_elsewhere(self) -> None:
         """Let the next refresh ask another broker for a missing topic or leader, with a short
-        timeout. After `MOST_ASKED` brokers begin again, because the topic may not exist."""
+        timeout. After `MOST_ASKED` brokers, ask the first brokers again: the topic may not
+        exist."""
         if self._looks_elsewhere:
             return  # a caller may call this for each of many partitions
         self._looks_elsewhere = True
@@ -134,8 +136,8 @@ class Discovery:
     async def ask_any(
         self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
     ) -> MetadataResponse:
-        """Return a metadata response for a refresh: of the first known broker that responds, else
-        of a bootstrap server.
+        """Return a metadata response for a refresh: from the first known broker that responds, else
+        from a bootstrap server.
 
         `wanted` None means all topics. Doubted brokers are asked last. Raises the KafkaError of the
         last broker, or the error of `ask_bootstrap_servers`.
@@ -143,7 +145,7 @@ class Discovery:
         order = self._by_doubt(self._candidates(pool, nodes))
         node_id, response = await self._ask_in_turn(pool, order, wanted, is_check=self._is_check)
         if node_id is not None:
-            self._trust(node_id)
+            self._set_responder(node_id)
         return response
 
     async def ask_for_all_topics(
@@ -151,8 +153,8 @@ class Discovery:
     ) -> MetadataResponse:
         """Return a metadata response about all topics, without changing the doubted brokers.
 
-        Each broker gets a share of the time until `deadline` (loop time). The call itself does not
-        end at the deadline.
+        Each broker gets a share of the time until `deadline` (loop time). The caller ends the call
+        at the deadline.
         """
         order = sorted(self._candidates(pool, nodes), key=self._doubted.__contains__)
         _, response = await self._ask_in_turn(pool, order, None, deadline)
@@ -167,7 +169,8 @@ class Discovery:
         *,
         is_check: bool = False,
     ) -> tuple[int | None, MetadataResponse]:
-        """Return the broker that responded (None for a bootstrap server) and its response."""
+        """Ask one candidate after the other, then the bootstrap servers. Return the node id of the
+        broker that responded (None for a bootstrap server) and its response."""
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
@@ -195,14 +198,14 @@ class Discovery:
             except KafkaError as error:
                 failure = error
             if is_brief:
-                # Doubt this broker, which would delay each check by `_LONGEST_CHECK`.
+                # Doubt this broker, because it would delay each further check.
                 self._doubted.add(node_id)
             extra = {"client_id": self._config.client_id, "node_id": node_id}
             log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
         if failure is not None and trigger is None:
             raise failure
-        # KIP-899, KIP-1102: all known brokers have failed, or trying them has taken too long.
-        # Perhaps the addresses of all brokers have changed.
+        # KIP-899, KIP-1102: all known brokers have failed, or trying them took too long. The
+        # addresses of all brokers may have changed.
         log.debug(
             "no known broker gives metadata: asking the bootstrap servers again",
             extra={"client_id": self._config.client_id},
@@ -221,7 +224,7 @@ class Discovery:
         if self._config.rebootstrap_trigger is not None:
             others = [node_id for node_id in others if not pool.retry_delay(node_id)]
         random.shuffle(others)
-        # A connect in progress may be stuck, so prefer brokers without one.
+        # Prefer brokers without a connect in progress, because the connect may be stuck.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
         ready = sorted(connected, key=lambda node_id: connected[node_id].in_flight)
         return sorted([*ready, *others], key=pool.is_held_up)
@@ -233,8 +236,8 @@ class Discovery:
            connected to that broker.
         2. When the client detects old metadata, it calls `doubt`, and the next refresh asks another
            broker.
-        3. The other broker may be cut off as well, and is doubted, too. When all brokers are
-           doubted, all of them except the last are asked again.
+        3. If the other broker is cut off as well, it is doubted, too. When all brokers are doubted,
+           all of them except the last are asked again.
         4. A refresh without a new doubt clears all doubts.
         5. The client may never detect old metadata of partitions without records. So after
            `_LONGEST_TRUST` another broker is asked as a check.
@@ -247,7 +250,8 @@ class Discovery:
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
         self._is_check = may_check and self.responder in candidates
         if is_over:
-            # Check once per `_LONGEST_TRUST`, because trying unreachable brokers takes long.
+            # Start the next `_LONGEST_TRUST` even if the check fails: trying unreachable brokers
+            # takes long.
             self._responder_since = now
             self.doubt()
         if not (self._is_in_doubt or self._looks_elsewhere):
@@ -257,7 +261,7 @@ class Discovery:
             self._doubted = {self.responder}
         return sorted(candidates, key=self._doubted.__contains__)
 
-    def _trust(self, node_id: int | None) -> None:
+    def _set_responder(self, node_id: int | None) -> None:
         if node_id != self.responder:
             self.responder = node_id
             self._responder_since = asyncio.get_running_loop().time()
@@ -297,15 +301,15 @@ class Discovery:
     async def ask_bootstrap_servers(
         self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
     ) -> MetadataResponse:
-        """Return the first metadata response of a bootstrap server. The servers are tried in turn,
-        while a server is slow also in parallel.
+        """Return the first metadata response of a bootstrap server. Try one server after the other;
+        while a server is slow, try the next server in parallel.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
         (loop time). An error of FATAL is raised unchanged at once.
         """
         loop = asyncio.get_running_loop()
         if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-            # Leave a part of the time for the connects and requests.
+            # Leave some time for the connects and requests.
             by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
             self.servers = await canonical(self._config.bootstrap_servers, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
@@ -372,7 +376,7 @@ class Discovery:
             f"{connection.peer} gave this address; "
             "if it cannot be reached from here, check the brokers' advertised.listeners"
         )
-        self._trust(self._adopt(pool, connection, node_id, response))
+        self._set_responder(self._adopt(pool, connection, node_id, response))
         return response
 
     def _adopt(
@@ -386,11 +390,11 @@ class Discovery:
         connection to that broker, and return its node id; else close the connection, and return
         None.
 
-        While another call uses the connection, it is neither assigned nor closed: the other call
-        does this.
+        If another call uses the connection, only return the node id or None: the other call then
+        assigns or closes the connection.
         """
-        # Match the address of this connection, not that of its bootstrap node id: the bootstrap
-        # names may have been resolved again, and the id may have another address now.
+        # Match the address of the connection. The address of its bootstrap node id may have changed
+        # since the connect, when the bootstrap names were resolved again.
         same = {connection.address}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
@@ -431,7 +435,7 @@ def _knows_brokers(failure: KafkaError) -> bool:
 
 
 def _discard(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
-    """Cancel a connect to a bootstrap server, or close its connection, which is unused."""
+    """Cancel a connect to a bootstrap server, or close its connection if that is unused."""
     if future.cancel() or future.cancelled() or future.exception() is not None:
         return
     if not future.result().in_flight:
@@ -453,7 +457,7 @@ def _is_reachable(broker: Any) -> bool:
 
 
 async def _ask_controller(connection: BrokerConnection) -> MetadataResponse:
-    """Return the controllers and the active controller (KIP-919), as a metadata response without
+    """Return the controllers and the active controller (KIP-919) as a metadata response without
     topics.
 
     Raises UnsupportedVersionError before Kafka 3.7, MismatchedEndpointType for a broker, and the

@@ -58,17 +58,17 @@ _ADVICE = {
 class AbsenceLog:
     """Logs once that a topic cannot be used, and once that it can be used again.
 
-    A topic counts as missing after one response per broker, at most `MOST_ASKED`, that reports the
-    topic as unknown: one broker may lag behind. Owns the logged error code of each topic, and the
-    brokers that reported a topic as unknown.
+    One broker may lag behind. So a topic counts as missing only after as many responses report it
+    as unknown as the cluster has brokers, at most `MOST_ASKED`. Owns the logged error code of each
+    topic, and the brokers that reported a topic as unknown.
     """
 
     def __init__(self, log: SubjectLog) -> None:
         self._log = log
         self._logged: dict[str, int] = {}
         # By topic: the broker of each response that reported the topic as unknown, None for a
-        # bootstrap server. A broker may occur several times, because the log must not wait for
-        # brokers that do not respond.
+        # bootstrap server. Repeated responses of a broker count as well: the warning must not wait
+        # for brokers that do not respond.
         self._denials: dict[str, list[int | None]] = {}
         self._brokers = 1
 
@@ -86,21 +86,21 @@ class AbsenceLog:
             node_id: The broker whose response led to the snapshot; None for a bootstrap server.
             covered: The topics of the response; None for a response about all topics.
 
-        Returns unknown topics that are not logged yet: too few brokers have responded about them.
+        Returns the unknown topics that are not logged yet, because too few responses report them.
         """
         absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
         self._brokers = max(1, len(cluster.node_ids))
         denials, self._denials = self._denials, {}
         logged, self._logged = self._logged, {}
-        open_questions = set()
+        undecided = set()
         for name, code in absent.items():
             by = self._denials[name] = denials.get(name, [])
-            is_open = code == _MISSING and len(by) < min(self._brokers, MOST_ASKED)
-            if is_open and (covered is None or name in covered):
+            is_undecided = code == _MISSING and len(by) < min(self._brokers, MOST_ASKED)
+            if is_undecided and (covered is None or name in covered):
                 by.append(node_id)
-                is_open = len(by) < min(self._brokers, MOST_ASKED)
-            if is_open:
-                open_questions.add(name)
+                is_undecided = len(by) < min(self._brokers, MOST_ASKED)
+            if is_undecided:
+                undecided.add(name)
                 continue
             self._logged[name] = code
             if logged.get(name) != code:
@@ -109,21 +109,20 @@ class AbsenceLog:
                     advice %= self.brokers_asked(name)
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in logged.keys() - absent.keys():
-            # A topic without known partitions is only no longer in use.
+            # Log only an available topic: without known partitions, the topic went out of use.
             if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
-        return open_questions
+        return undecided
 
     def brokers_asked(self, topic: str) -> str:
-        """Return a text with the number of brokers that do not know `topic`; "" if none was
-        asked."""
+        """Return a text with the number of brokers that reported `topic` as unknown; "" for 0."""
         by = self._denials.get(topic)
         return f" (asked: {min(len({*by}), self._brokers)} of {self._brokers})" if by else ""
 
 
 def is_absent(cluster: ClusterMetadata, topic: str) -> bool:
-    """Return whether the last response reported `topic` as unknown or with an error that is not
-    retriable, and none of its partitions are known. Other retriable errors, such as
+    """Return whether `topic` has no known partitions, and a lasting error in the last response:
+    UNKNOWN_TOPIC_OR_PARTITION, or an error that is not retriable. Other errors, such as
     LEADER_NOT_AVAILABLE, are temporary."""
     code = cluster.topic_error(topic)
     is_lasting = code == _MISSING or not for_code(code).retriable
@@ -187,12 +186,13 @@ class RefreshSchedule:
     """Owns the pending requests for a refresh, and the backoff between refreshes.
 
     A refresh is full (all topics in use) if a full refresh was requested, or if the last full
-    refresh is too old. Else it is for single topics, which costs little if many topics are in use.
+    refresh is too old. Otherwise it is for the requested topics only, which costs less when many
+    topics are in use.
     """
 
     def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
         self._loop = asyncio.get_running_loop()
-        # With `metadata_max_age_ms=0` there is still a pause between refreshes.
+        # Pause between periodic refreshes even with `metadata_max_age_ms=0`.
         self._max_age = max(config.metadata_max_age, config.retry_backoff, _LEAST_AGE)
         self._series_ends_after = 2 * config.retry_backoff_max
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -329,8 +329,8 @@ class RefreshSchedule:
 class MetadataLoop:
     """Refreshes the metadata on request, for new topics, and when the snapshot is too old.
 
-    Owns `cluster`, the current snapshot, which only this object replaces. Neither invalid responses
-    nor broker outages end the task; each waiter gets an error at its own deadline.
+    Owns `cluster`, the current snapshot, which only this object replaces. The task continues after
+    invalid responses and during broker outages; each waiter gets an error at its own deadline.
     """
 
     def __init__(self, config: ClientConfig, subject: str) -> None:
@@ -408,8 +408,7 @@ class MetadataLoop:
         return not missing
 
     def brokers_asked(self, topic: str) -> str:
-        """Return a text with the number of brokers that do not know `topic`; "" if none was
-        asked."""
+        """Return a text with the number of brokers that reported `topic` as unknown; "" for 0."""
         return self._absences.brokers_asked(topic)
 
     def want_all_topics(self) -> None:
@@ -472,7 +471,8 @@ class MetadataLoop:
         snapshot.
 
         Raises KafkaTimeoutError at `deadline` (loop time), with the error of the last refresh as
-        its cause, and FATAL errors, such as authentication errors, after a refresh at once.
+        its cause. If a refresh fails with a FATAL error, such as an authentication error, raises
+        that error at once.
         """
         return await self._wait(
             predicate, deadline, why, FATAL, lambda: self._schedule.request(why)
@@ -483,7 +483,7 @@ class MetadataLoop:
     ) -> ClusterMetadata:
         """Wait as `wait_for` does, but request only `topic`.
 
-        Authentication errors do not end the wait, because the credentials were accepted before.
+        Continues after authentication errors, because the credentials were accepted before.
         """
         why = f"partitions of topic {topic!r}"
         again = (topic,)
@@ -510,8 +510,8 @@ class MetadataLoop:
                     # Request before each wait: the response to an earlier request may be too old.
                     ask()
                     await self.changed()
-                    # Check the error after the wait: an earlier error may be over, and a caller
-                    # that retries at once would get it forever.
+                    # Check the error only after a refresh: `error` may be outdated before, and a
+                    # caller that retries at once would get the same error forever.
                     if isinstance(self.error, final):
                         raise renewed(self.error)
         except asyncio.TimeoutError:
@@ -558,8 +558,8 @@ class MetadataLoop:
         snapshot. Store the error of a failure in `error`, and raise nothing.
         """
         self.asked += 1
-        # Take the pending requests before the request is sent: a refresh that is requested
-        # meanwhile may be about a later change, and needs another request.
+        # Clear the pending requests before Metadata is sent: a refresh that is requested later may
+        # be for a change that this response misses, so it needs another response.
         wanted, is_full = self._schedule.take()
         self._log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
@@ -706,7 +706,7 @@ async def wait_for_partition(
     """Return the partitions of the topic of `partition`. While `partition` is unknown, ask up to
     two brokers first, because one broker may lag behind.
 
-    Raises as `wait_for_topic`, also if the topic was deleted or is no longer authorized.
+    Raises as `wait_for_topic`, for example if the topic was deleted or is no longer authorized.
     """
     topic, number = partition
     known = await wait_for_topic(metadata, topic, deadline)
@@ -720,8 +720,8 @@ async def wait_for_partition(
 
 async def _ask_again(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
     # Wait for the response to a new request. An earlier request may have been handled before the
-    # partition was created. A new snapshot alone proves nothing: leaders named in Produce and Fetch
-    # errors (KIP-951) create one without a metadata response.
+    # partition was created. A new snapshot alone is not enough: leaders from Produce and Fetch
+    # errors (KIP-951) create a snapshot without a metadata response.
     asked = metadata.asked
     is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
     return await _wait_for_partitions(
@@ -746,8 +746,8 @@ async def _wait_for_partitions(
         if not code:
             raise
         text = _NOT_THERE if code == UnknownTopicOrPartitionError.errno else _NO_PARTITIONS
-        said = text.format(loop.time() - began_at, metadata.brokers_asked(topic))
-        raise for_code(code)(f"topic {topic!r}: {said}") from timed_out
+        reason = text.format(loop.time() - began_at, metadata.brokers_asked(topic))
+        raise for_code(code)(f"topic {topic!r}: {reason}") from timed_out
     known = cluster.known_partitions(topic)
     if known is None:
         raise for_code(cluster.topic_error(topic))(f"topic {topic!r}")
@@ -757,7 +757,7 @@ async def _wait_for_partitions(
 def check_name(topic: Any) -> None:
     """Raise TypeError or ValueError for an invalid topic name.
 
-    A name that cannot be encoded would fail every metadata request that includes it.
+    A name that cannot be encoded would fail every metadata request for this and other topics.
     """
     if not isinstance(topic, str):
         raise TypeError(f"topics: expected names, not {topic!r}")
@@ -770,8 +770,8 @@ def check_name(topic: Any) -> None:
 
 
 class _TopicIsSettled:
-    """A predicate for snapshots: whether a topic has known partitions, or an error of a new
-    response (TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC) ends the wait."""
+    """A predicate for snapshots: whether a topic has known partitions, or a final error
+    (TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC) in a snapshot after `epoch`."""
 
     def __init__(self, topic: str, epoch: int) -> None:
         self._topic = topic
@@ -780,6 +780,6 @@ class _TopicIsSettled:
     def __call__(self, cluster: ClusterMetadata) -> bool:
         if cluster.known_partitions(self._topic) is not None:
             return True
-        # An error in a snapshot from before the wait may be over.
+        # An error from before the wait may be outdated.
         final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
         return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final

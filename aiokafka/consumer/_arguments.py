@@ -1,4 +1,4 @@
-"""Checks of the arguments of the consumer's methods, and conversion to one form."""
+"""Validation and normalization of the arguments of AIOKafkaConsumer's methods."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
     """The offsets of `commit()` without arguments: the positions of all assigned partitions.
 
-    This type marks such a commit in place of an additional argument, because tracers replace
-    `commit_offsets` by functions with fixed parameters."""
+    The type distinguishes this commit from a commit of given offsets. An additional parameter could
+    not: tracers replace `commit_offsets` by functions with fixed parameters."""
 
 
 def topic_names(topics: Any) -> frozenset[str]:
-    """Return the topic names. Raises TypeError or ValueError for invalid topics."""
+    """Return the topics of `subscribe()` as a set. Raises TypeError if `topics` is not a collection
+    of names, ValueError for a name that no topic can have."""
     if not isinstance(topics, (tuple, list, Set)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
         if isinstance(name, (list, set, dict)):
-            # Programs that call AIOKafkaConsumer(topics) without a star match the first words.
+            # The call AIOKafkaConsumer(topics) lacks a star. Programs that handle this error match
+            # the first words of aiokafka's text.
             kind = type(name).__name__
             raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
@@ -46,7 +48,8 @@ def topic_names(topics: Any) -> frozenset[str]:
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return the partitions. Raises TypeError for anything but several TopicPartitions."""
+    """Return the partitions as a list. Raises TypeError for a single partition, and for elements
+    that are no partitions."""
     if isinstance(partitions, (str, tuple)) and _is_one(partitions):
         raise TypeError(f"partitions: expected several, in a list or set, not {partitions!r}")
     return [as_partition(tp) for tp in partitions]
@@ -58,7 +61,8 @@ def _is_one(value: Any) -> bool:
 
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return the partitions of `assign()`. Raises TypeError or ValueError for a wrong partition."""
+    """Return the partitions of `assign()`. Raises TypeError or ValueError for an invalid
+    partition."""
     # Convert NumPy integers: `ConsumerRecord.partition` must be an `int`.
     tps = [TopicPartition(tp[0], operator.index(tp[1])) for tp in as_partitions(partitions)]
     for tp in tps:
@@ -69,11 +73,11 @@ def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
 
 
 def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
-    """Return the partitions of a reading call; None for all."""
+    """Return the partitions that `getone()` or `getmany()` was called with; None for all."""
     try:
         return frozenset([as_partition(tp) for tp in partitions]) or None
     except TypeError as error:
-        # aiokafka raises AssertionError.
+        # Programs for aiokafka expect an AssertionError.
         raise WrongPartition(*error.args) from None
 
 
@@ -103,7 +107,7 @@ def _as_key(tp: Any) -> TopicPartition:
     try:
         return as_partition(tp)
     except TypeError as error:
-        # aiokafka raises ValueError.
+        # Programs for aiokafka expect a ValueError.
         raise WrongKey(*error.args) from None
 
 
@@ -116,7 +120,8 @@ class WrongPartition(TypeError, AssertionError):
 
 
 class WrongStart(IllegalStateError, AssertionError):
-    """The consumer cannot be started here, or now. Also an AssertionError, as in aiokafka."""
+    """`start()` was called a second time, or in another event loop. Also an AssertionError, as in
+    aiokafka."""
 
 
 def is_offset(value: Any) -> bool:
@@ -125,7 +130,8 @@ def is_offset(value: Any) -> bool:
 
 
 def record_limit(max_records: Any, default: int | None) -> int:
-    """Return the record limit of `getmany()`; -1 for no limit. Raises ValueError."""
+    """Return the limit for `max_records` of `getmany()`; -1 for no limit. Raises ValueError for an
+    invalid `max_records`."""
     if max_records is None:
         return -1 if default is None else min(default, _MOST_RECORDS)
     if not isinstance(max_records, int) or max_records <= 0:
@@ -143,8 +149,8 @@ def stop_limit(timeout: Any) -> float:
 
 
 def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
-    """Return the regular expression of a SubscriptionPattern. Raises ValueError for an invalid one,
-    IllegalOperation without group_protocol='consumer'."""
+    """Return the regular expression of a SubscriptionPattern. Raises ValueError if the expression
+    is empty, IllegalOperation without group_protocol='consumer'."""
     regex: Any = pattern.pattern
     if not isinstance(regex, str) or not regex:
         raise ValueError(f"pattern={pattern!r}: must have a str that is not empty")
@@ -157,7 +163,8 @@ def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
 
 
 def configure(owner: str, options: dict[str, Any]) -> ConsumerConfig:
-    """Return the configuration from the keywords of the constructor of class `owner`."""
+    """Return the configuration for the keyword arguments of a constructor. `owner`: name of the
+    class, for error texts."""
     refuse_unknown(owner, options, ConsumerConfig, ClientConfig, SecurityConfig)
     is_classic = options.get("group_protocol", "classic") != "consumer"
     strategy = options.pop("partition_assignment_strategy", DEFAULT_STRATEGY)
@@ -176,13 +183,15 @@ _MOST = 5
 
 
 def some_names(partitions: Collection[TopicPartition]) -> str:
-    """Return the names of the first few partitions, and the number of further partitions."""
+    """Return a text with the names of the first few partitions and the number of the others, for
+    messages."""
     first = sorted(partitions)[:_MOST]
     return _some([f"{tp.topic}-{tp.partition}" for tp in first], len(partitions))
 
 
 def some_topics(topics: Collection[str]) -> str:
-    """Return the names of the first few topics, and the number of further topics."""
+    """Return a text with the names of the first few topics and the number of the others, for
+    messages."""
     return _some(sorted(topics)[:_MOST], len(topics))
 
 

@@ -1,4 +1,4 @@
-"""Shared objects of a consumer: the context, signals, counts, and marks of running callbacks."""
+"""Objects that the parts of a consumer share: signals, metrics, and running callbacks."""
 
 from __future__ import annotations
 
@@ -129,13 +129,14 @@ class ConsumerMeter:
     """Counts fetches, returned records, rebalances and commits, and reports them to the
     application's metrics collector.
 
-    Called once per partition of a response, per `getmany` call and per commit. Single records are
-    counted in `PartitionState.taken`; `settle()` adds the increase. Owns all other counts.
+    Called once per partition of a response, per `getmany` call and per commit. The FetchBuffer
+    counts single records in `PartitionState.taken`; `settle()` adds the increase to the counts
+    here. Owns all other counts.
     """
 
     def __init__(self, log: SubjectLog, config: ConsumerConfig) -> None:
         collector = config.metrics_collector
-        # Do not call a base class: its methods do nothing.
+        # Do not call a collector whose type is a base class: its methods do nothing.
         self.collector = None if type(collector) in _NO_COLLECTORS else collector
         self._guard = Guard(log, "the metrics collector")
         self._read_committed = config.read_committed
@@ -269,8 +270,8 @@ class ConsumerMeter:
         began_at: float,
         error: BaseException | None,
     ) -> None:
-        """Count a commit that began at `began_at` (loop time), and report it to the collector.
-        `error`: its failure, or None."""
+        """Count a commit that began at `began_at` (loop time), and report the commit to the
+        collector. `error`: the exception of a failed commit, else None."""
         seconds = self._loop.time() - began_at
         if error is None:
             self.commit_latency.observe(seconds * 1000)
@@ -319,7 +320,8 @@ class ConsumerContext:
             queue.buffer.set_interceptor(self.interception.begin)
 
     def fail(self, error: BaseException) -> None:
-        """Update `health()` and wake all waiting tasks, which check for failed background work."""
+        """Update `health()`, and wake all waiting calls of the application: they raise `error`,
+        which has ended a background task."""
         self.health.look()
         self.queue.wake_all()
 
@@ -375,24 +377,26 @@ async def call_listener(
 
 @contextmanager
 def intercepting(owner: object) -> Iterator[None]:
-    """Mark the block as a call of `on_consume`. `owner` identifies the consumer."""
+    """Mark the `with` block as a call of `on_consume`, for `refuse_reading()`. `owner` identifies
+    the consumer."""
     with _inside(_intercepting, owner):
         yield
 
 
 def refuse_in_listener(owner: object, call: str) -> None:
     """Raise IllegalStateError if the caller is a running rebalance listener of the consumer, or a
-    task that the listener started: `call` would wait for the listener to return, or change the
-    assignment during the listener's call."""
+    task that the listener started. The method named `call` would wait for the listener to return,
+    or change the assignment while the listener runs."""
     if _is_inside(_running, owner):
         raise IllegalStateError(f"{call} cannot be called in a rebalance listener")
 
 
 def refuse_reading(owner: object, is_calling: bool) -> None:
     """Raise IllegalStateError if the caller is a running rebalance listener or interceptor of the
-    consumer, or a task that it started: readers get no records before it returns.
+    consumer, or a task started by this callback: no call returns records before the callback
+    returns.
 
-    `is_calling`: a plain `on_consume` is running, so it is the caller.
+    `is_calling`: whether a plain `on_consume` is running, which then is the caller.
     """
     if not is_calling and _running.get() is None and _intercepting.get() is None:
         return
@@ -401,18 +405,18 @@ def refuse_reading(owner: object, is_calling: bool) -> None:
         raise IllegalStateError("getone() and getmany() cannot be called in on_consume()")
 
 
-def _is_inside(place: ContextVar[_Call | None], owner: object) -> bool:
-    running = place.get()
+def _is_inside(variable: ContextVar[_Call | None], owner: object) -> bool:
+    running = variable.get()
     return running is not None and running.is_running and running.owner is owner
 
 
 @contextmanager
-def _inside(place: ContextVar[_Call | None], owner: object) -> Iterator[None]:
+def _inside(variable: ContextVar[_Call | None], owner: object) -> Iterator[None]:
     call = _Call(owner)
-    token = place.set(call)
+    token = variable.set(call)
     try:
         yield
     finally:
-        # Tasks started by the callback keep this context and see the end of the call here.
+        # Tasks started by the callback inherited `call` in their context, and check `is_running`.
         call.is_running = False
-        place.reset(token)
+        variable.reset(token)

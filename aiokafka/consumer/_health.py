@@ -40,10 +40,11 @@ __all__ = ["ConsumerHealthMonitor"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
-# Seconds that a rebalance without an error may take before it counts as a stall.
+# Seconds that a rebalance without an error may take before the log reports it.
 _LONG_REBALANCE = 30.0
 
-# Seconds in which the event loop reads the data that arrived while the program blocked the loop.
+# After the program has blocked the event loop, responses may be unread. Seconds to wait for these
+# responses before an outage is reported.
 _MOMENT = 0.1
 
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
@@ -71,10 +72,10 @@ class ConsumerHealthMonitor:
         self._config = config
         self._subscriptions = subscriptions
         self._loop = asyncio.get_running_loop()
-        self._life: ConsumerState | None = ConsumerState.NEW
+        self._state_override: ConsumerState | None = ConsumerState.NEW
         self._states = StateLog(config.subject, ConsumerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
-        self.told_at = 0.0
+        self.raised_at = 0.0
         """Loop time at which `check` last raised KafkaUnreachableError; 0 if never."""
 
     def begin(
@@ -91,31 +92,33 @@ class ConsumerHealthMonitor:
         self._targets = targets
         self._coordination = coordination
         self._meter = meter
-        self._client.waits.follow(log, self._waits, self._look_later)
+        self._client.waits.follow(log, self._stalls, self._look_later)
 
-    def live(self, life: ConsumerState | None) -> None:
-        """Set the state to STARTING or CLOSED; with None, derive the state from the parts."""
-        self._life = life
+    def override_state(self, state: ConsumerState | None) -> None:
+        """Set the state to STARTING or CLOSED. With None, derive the state from the parts of the
+        consumer from now on."""
+        self._state_override = state
         self.look()
 
     def look(self) -> None:
-        """Determine the state again, because a part has changed; log a new state."""
-        if self._life is not None and self._life == self._states.current.state:
+        """Derive the state again, because a part of the consumer has changed. Log a new state."""
+        if self._state_override is not None and self._state_override == self._states.current.state:
             return  # STARTING or CLOSED: the parts do not matter
-        verdict = self._judge(self._loop.time())
-        is_new = self._states.note(verdict, log, is_last=self._life is not None)
-        if is_new and verdict.state == ConsumerState.FAILED:
+        derived = self._derive_state(self._loop.time())
+        is_new = self._states.note(derived, log, is_last=self._state_override is not None)
+        if is_new and derived.state == ConsumerState.FAILED:
             failure = self._tasks.failure or self._coordination.failure
             self._failure = (self._states.since, failure)
 
     def _look_later(self) -> bool:
-        """Determine the state, but ignore a recent outage: the broker may only be slow. Return
-        whether the state is in `_ALARMING`: then its log line explains the stalls."""
+        """Derive the state again, unless an outage is recent: the broker may only be slow. Return
+        whether the state is in `_ALARMING`: its log message then explains the stalls, which need no
+        messages of their own."""
         now = self._loop.time()
-        trouble = self._trouble(now) if self._life is None else None
-        if trouble is None or now - trouble.since >= LASTING:
+        outage = self._outage(now) if self._state_override is None else None
+        if outage is None or now - outage.since >= LASTING:
             self.look()
-        return self._life is None and self._states.current.state in _ALARMING
+        return self._state_override is None and self._states.current.state in _ALARMING
 
     def health(self) -> ConsumerHealth:
         """Return the result of `AIOKafkaConsumer.health()`."""
@@ -131,41 +134,41 @@ class ConsumerHealthMonitor:
             state=ConsumerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
             reason=self._states.current.reason,
-            joined=self._life is None and self._is_joined(now),
+            joined=self._state_override is None and self._is_joined(now),
             heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
             fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
             lag=self.lag(),
             last_error=None if error is None else str(error) or repr(error),
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
-            unreachable=tuple(self._silent(now)),
+            unreachable=tuple(self._unreachable_parties(now)),
             changes=state_changes(self._states, now),
             stalled=stalled_waits(stalls, now),
             skipped=self._meter.all.skipped,
         )
 
-    def check(self, told_at: float) -> float:
-        """Return when to check again (loop time). Raises KafkaUnreachableError if for
-        `unreachable_timeout` the consumer has had an outage, and the error was not raised. It was
-        last raised at `told_at`."""
+    def check(self, raised_at: float) -> float:
+        """Raise KafkaUnreachableError after an outage of `unreachable_timeout`, at most once in
+        that time. Otherwise return the loop time of the next check. `raised_at`: loop time at which
+        the error was last raised."""
         limit = self._config.unreachable_timeout
         assert limit is not None
         now = self._loop.time()
-        trouble = self._trouble(now)
-        if trouble is None:
+        outage = self._outage(now)
+        if outage is None:
             return now + limit
-        due = max(trouble.since, told_at) + limit
+        due = max(outage.since, raised_at) + limit
         if now < due:
             return due
         if self._client.waits.loop_was_blocked:
             return now + _MOMENT
-        self.told_at = now
+        self.raised_at = now
         raise KafkaUnreachableError(
-            trouble.parties, (now - trouble.since) * 1000, trouble.error
-        ) from trouble.error
+            outage.parties, (now - outage.since) * 1000, outage.error
+        ) from outage.error
 
     def lag(self) -> int | None:
-        """Return the total lag of all assigned partitions; None if the lag of one is unknown."""
+        """Return the total lag of the assigned partitions; None if the lag of any is unknown."""
         states = self._subscriptions.assignment.states()
         lags = [state.lag(self._config.read_committed) for state in states]
         known = [lag for lag in lags if lag is not None]
@@ -173,17 +176,17 @@ class ConsumerHealthMonitor:
 
     # -- the state ---------------------------------------------------------------------------------
 
-    def _judge(self, now: float) -> StateReason:
-        if self._life is not None:
-            return StateReason(self._life)
+    def _derive_state(self, now: float) -> StateReason:
+        if self._state_override is not None:
+            return StateReason(self._state_override)
         failure = self._tasks.failure or self._coordination.failure
         if failure is not None:
             return StateReason(ConsumerState.FAILED, str(failure) or repr(failure))
         if self._subscriptions.subscription is None:
             return StateReason(ConsumerState.UNSUBSCRIBED)
-        trouble = self._trouble(now)
-        if trouble is not None:
-            return StateReason(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
+        outage = self._outage(now)
+        if outage is not None:
+            return StateReason(ConsumerState.UNREACHABLE, str(outage), outage.since)
         phase = self._coordination.phase
         if phase is GroupPhase.IDLE:
             reason = "the application asked for no records for max_poll_interval_ms"
@@ -208,21 +211,22 @@ class ConsumerHealthMonitor:
     def close(self) -> None:
         """Ignore failures of brokers and of the coordinator from now on: the consumer closes its
         connections."""
-        for contact in self._contacts():
-            contact.close()
+        for node_health in self._node_healths():
+            node_health.close()
 
     # -- outages and stalls ------------------------------------------------------------------------
 
-    def _trouble(self, now: float) -> Outage | None:
-        """Return the oldest outage that keeps the consumer from working; None without an outage."""
-        troubles = [self._group_trouble(now), self._fetch_trouble(now)]
-        return min((one for one in troubles if one is not None), default=None, key=_since)
+    def _outage(self, now: float) -> Outage | None:
+        """Return the oldest outage that blocks the group membership or all fetches; None without
+        such an outage."""
+        outages = [self._coordinator_outage(now), self._fetch_outage(now)]
+        return min((one for one in outages if one is not None), default=None, key=_since)
 
-    def _group_trouble(self, now: float) -> Outage | None:
-        contact = self._coordination.contact
-        if contact is None or not self._needs_coordinator():
+    def _coordinator_outage(self, now: float) -> Outage | None:
+        node_health = self._coordination.coordinator_health
+        if node_health is None or not self._needs_coordinator():
             return None
-        return contact.outage(now)
+        return node_health.outage(now)
 
     def _needs_coordinator(self) -> bool:
         subscriptions = self._subscriptions
@@ -233,34 +237,34 @@ class ConsumerHealthMonitor:
             state.is_unset for state in subscriptions.assignment.states()
         )
 
-    def _fetch_trouble(self, now: float) -> Outage | None:
-        """Return the outage that makes all partitions unreadable; None if a partition can be read,
-        or its broker only fails for a moment."""
+    def _fetch_outage(self, now: float) -> Outage | None:
+        """Return the outage that makes all partitions unreadable; None if at least one partition
+        can be read, or has failed only for a moment."""
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
-            return self._cluster_trouble()
+            return self._cluster_outage()
         known: list[float] = []
-        away = self._targets.outages(now)
+        node_outages = self._targets.outages(now)
         for state in states:
-            since = self._targets.silent_since(state, away)
+            since = self._targets.silent_since(state, node_outages)
             if since is None:
-                since = _refused_since(state, now)
-            # With one readable partition the consumer works; the NodeHealth logs other outages.
+                since = _failing_since(state, now)
+            # One readable partition is enough. NodeHealth logs the outages of other brokers.
             if since is None:
                 return None
             known.append(since)
-        troubles = list(away.values())
+        outages = list(node_outages.values())
         if self._targets.leaderless:
-            troubles.append(self._leaderless(max(known)))
-        troubles += self._refusals(states, now)
-        return joint_outage(troubles, max(known)) if troubles else None
+            outages.append(self._leaderless_outage(max(known)))
+        outages += self._partition_outages(states, now)
+        return joint_outage(outages, max(known)) if outages else None
 
-    def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
-        """Yield the errors of partitions whose brokers respond, grouped by reason."""
+    def _partition_outages(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
+        """Yield one outage for each reason why brokers return errors for partitions."""
         groups: dict[tuple[str, str], list[Stall]] = {}
         for state in states:
-            if _refused_since(state, now) is not None:
-                stall = _refusal(state, now)
+            if _failing_since(state, now) is not None:
+                stall = _partition_stall(state, now)
                 groups.setdefault((stall.kind, stall.reason), []).append(stall)
         for (kind, reason), stalls in groups.items():
             names = named([stall.partition for stall in stalls if stall.partition is not None])
@@ -268,25 +272,26 @@ class ConsumerHealthMonitor:
             text = f"No {kind} {names}: {reason}"
             yield Outage(since, (f"Partitions {names}",), error, text)
 
-    def _waits(self, now: float) -> Iterator[Stall]:
-        """Yield the stalls of background work: partitions that cannot be read, and the group."""
-        if self._life in (ConsumerState.NEW, ConsumerState.CLOSED):
+    def _stalls(self, now: float) -> Iterator[Stall]:
+        """Yield the stalls for `health()` and the log: partitions without progress, and a group
+        without an assignment."""
+        if self._state_override in (ConsumerState.NEW, ConsumerState.CLOSED):
             return
         targets = self._targets
         outages = targets.outages(now)
-        coordinator = self._group_trouble(now)
+        coordinator = self._coordinator_outage(now)
         absent = set(targets.leaderless)
-        is_any_away = bool(outages or absent)
+        has_outages = bool(outages or absent)
         for state in self._subscriptions.assignment.states():
             if state.is_withheld:
                 continue
-            since = targets.silent_since(state, outages) if is_any_away else None
+            since = targets.silent_since(state, outages) if has_outages else None
             node_id = state.target.node_id
             if since is not None and state.tp in absent:
-                yield self._absence(state, since)
+                yield self._leaderless_stall(state, since)
             elif since is not None and node_id is not None:
                 outage = outages[node_id]
-                # An outage with an error is logged by the NodeHealth.
+                # NodeHealth has logged an outage with an error.
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
             elif state.is_unset and coordinator is not None:
@@ -294,18 +299,18 @@ class ConsumerHealthMonitor:
                 kind, since, text = _kind(state), coordinator.since, coordinator.text
                 yield Stall(kind, since, None, 0.0, text, state.tp, is_logged)
             elif state.retry.failing_since(now) is not None:
-                yield _refusal(state, now)
-        yield from self._waits_for_group(now)
+                yield _partition_stall(state, now)
+        yield from self._group_stalls(now)
 
-    def _waits_for_group(self, now: float) -> Iterator[Stall]:
+    def _group_stalls(self, now: float) -> Iterator[Stall]:
         coordination = self._coordination
         error = coordination.last_error
         if coordination.phase is GroupPhase.JOINING:
-            since, outage = self._states.since, self._group_trouble(now)
+            since, outage = self._states.since, self._coordinator_outage(now)
             reason = str(error or coordination.reason or "not all members have joined")
             if outage is not None:
                 reason = str(outage)
-            # Do not log a rebalance that takes less than `_LONG_REBALANCE`.
+            # A rebalance of less than `_LONG_REBALANCE` seconds needs no log message.
             is_normal = error is None and outage is None and now - since < _LONG_REBALANCE
             is_logged = is_normal or (outage is not None and outage.error is not None)
             kind = "an assignment by the group"
@@ -315,61 +320,61 @@ class ConsumerHealthMonitor:
             if beat_at is not None:
                 yield Stall("heartbeats of the group", beat_at, error, beat_at, str(error))
 
-    def _absence(self, state: PartitionState, since: float) -> Stall:
+    def _leaderless_stall(self, state: PartitionState, since: float) -> Stall:
         reason = "it has no leader, or does not exist"
         error = LeaderNotAvailableError(f"{named([state.tp])}: {reason}")
-        is_logged = True  # by FetchTargets
+        is_logged = True  # FetchTargets has logged a warning
         return Stall(_kind(state), since, error, since, reason, state.tp, is_logged)
 
-    def _leaderless(self, since: float) -> Outage:
+    def _leaderless_outage(self, since: float) -> Outage:
         name = f"The leader of {self._targets.names(self._targets.leaderless)}"
         failure = self._client.metadata_failure
         if failure is not None and failure[0] >= since:
             return Outage(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
         return Outage(since, (name,), None, f"{name} is not known")
 
-    def _cluster_trouble(self) -> Outage | None:
+    def _cluster_outage(self) -> Outage | None:
         """Return the outage of all brokers for a consumer without partitions, if the last metadata
         request failed and the coordinator has not responded since; else None."""
         failure = self._client.metadata_failure
-        contact = self._coordination.contact
-        heard = 0.0 if contact is None or contact.answered_at is None else contact.answered_at
+        health = self._coordination.coordinator_health
+        heard = 0.0 if health is None or health.answered_at is None else health.answered_at
         if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
         text = f"No broker answers: {failure[1]}"
         return Outage(failure[0], ("Every broker",), failure[1], text)
 
-    def _silent(self, now: float) -> Iterator[str]:
-        contacts = self._targets.contacts()
-        if self._coordination.contact is not None and self._needs_coordinator():
-            contacts.append(self._coordination.contact)
-        for contact in contacts:
-            if contact.silent_since(now) is not None:
-                yield contact.name
+    def _unreachable_parties(self, now: float) -> Iterator[str]:
+        node_healths = self._targets.node_healths()
+        if self._coordination.coordinator_health is not None and self._needs_coordinator():
+            node_healths.append(self._coordination.coordinator_health)
+        for node_health in node_healths:
+            if node_health.silent_since(now) is not None:
+                yield node_health.name
         if self._targets.leaderless:
             yield f"The leader of {self._targets.names(self._targets.leaderless)}"
 
-    def _contacts(self) -> list[NodeHealth]:
-        contacts = self._targets.contacts()
-        if self._coordination.contact is not None:
-            contacts.append(self._coordination.contact)
-        return contacts
+    def _node_healths(self) -> list[NodeHealth]:
+        node_healths = self._targets.node_healths()
+        if self._coordination.coordinator_health is not None:
+            node_healths.append(self._coordination.coordinator_health)
+        return node_healths
 
     def _last_error(self, stalls: Iterable[Stall]) -> tuple[float, BaseException | None]:
         """Return the time (loop time) and the exception of the last error."""
-        contacts = self._contacts()
+        node_healths = self._node_healths()
         failures = [self._failure, self._queue.last_error]
         failures += [(stall.error_at, stall.error) for stall in stalls]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)
-        return newest(failures, contacts)
+        return newest(failures, node_healths)
 
 
 def _kind(state: PartitionState) -> str:
     return "position of" if state.needs_offset else "records of"
 
 
-def _refused_since(state: PartitionState, now: float) -> float | None:
+def _failing_since(state: PartitionState, now: float) -> float | None:
     """Return the loop time since which all requests for a partition fail with an error; None
     without failures, or if the first failure is recent."""
     since: float | None = state.retry.failing_since(now)
@@ -377,7 +382,7 @@ def _refused_since(state: PartitionState, now: float) -> float | None:
     return since if is_lasting and state.retry.error is not None else None
 
 
-def _refusal(state: PartitionState, now: float) -> Stall:
+def _partition_stall(state: PartitionState, now: float) -> Stall:
     """Return the stall of a partition whose requests fail, or have no response yet."""
     retry, tp = state.retry, state.tp
     error, since = retry.error, retry.since or now
@@ -391,5 +396,5 @@ def _refusal(state: PartitionState, now: float) -> Stall:
     return Stall(_kind(state), since, error, retry.error_at, reason, tp)
 
 
-def _since(trouble: Outage) -> float:
-    return trouble.since
+def _since(outage: Outage) -> float:
+    return outage.since

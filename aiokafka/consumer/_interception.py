@@ -26,8 +26,8 @@ async def intercept(
 
     Other readers get no records while the interceptors run. If the call is cancelled, the position
     moves back to the first of the records, unless `seek()`, a rebalance or a reset has moved the
-    position. Records of partitions that were revoked meanwhile are dropped: the new owner reads
-    these records.
+    position. Records of partitions that were revoked during the call are dropped: the new owner
+    reads these records.
 
     A rebalance may begin while interceptors run. If the records were returned during the rebalance,
     the listener would commit a position before them, and the new owner would read them again:
@@ -40,8 +40,8 @@ async def intercept(
     At `deadline` (loop time; None = never), and when the consumer stops or fails, the position of
     all partitions moves back.
 
-    `FetchBuffer.next()` does the same for a single record, as long as nothing has to be awaited;
-    `resume()` does the rest.
+    `FetchBuffer.next()` does the same for a single record if nothing has to be awaited. Otherwise
+    `resume()` continues.
     """
     interception = context.interception
     assert interception is not None
@@ -58,15 +58,15 @@ async def intercept(
 async def intercept_one(
     context: ConsumerContext, record: ConsumerRecord[Any, Any], began_at: float
 ) -> ConsumerRecord[Any, Any] | None:
-    """Return one record as changed by the interceptors; None if they drop the record, or its
-    partition was revoked."""
-    place = TopicPartition(record.topic, record.partition)
-    return _first(await intercept(context, {place: [record]}, began_at, None))
+    """Return one record as changed by the interceptors; None if the interceptors drop the record,
+    or the partition was revoked."""
+    tp = TopicPartition(record.topic, record.partition)
+    return _first(await intercept(context, {tp: [record]}, began_at, None))
 
 
 async def resume(context: ConsumerContext) -> ConsumerRecord[Any, Any] | None:
-    """Return the record for which `FetchBuffer.next()` has called the interceptors, as
-    `intercept_one()` does."""
+    """Finish the interception of a record that `FetchBuffer.next()` has begun. Returns as
+    `intercept_one()`."""
     state, passed = context.queue.buffer.pop_unfinished()
     counts = {state: 1}
     with _withheld(context, counts):
@@ -75,8 +75,8 @@ async def resume(context: ConsumerContext) -> ConsumerRecord[Any, Any] | None:
 
 @contextmanager
 def _withheld(context: ConsumerContext, counts: Mapping[PartitionState, int]) -> Iterator[None]:
-    """Return no records to other readers during the `with` block; if the block raises, move the
-    positions back to the records, as many as `counts` has by partition."""
+    """Return no records to other readers during the `with` block. If the block raises, move the
+    positions back by the numbers of records in `counts`."""
     with context.queue.intercepting(), intercepting(context.queue):
         try:
             yield
@@ -91,8 +91,8 @@ async def _finish(
     passed: Records | CoroutineType[Any, Any, Records],
     deadline: float | None,
 ) -> Records:
-    """Return the records that the interceptors return, as soon as no rebalance is in progress, and
-    move the positions behind them."""
+    """Return the records that the interceptors return, once no rebalance is in progress. Move the
+    positions behind these records."""
     result = await passed if isinstance(passed, CoroutineType) else passed
     if not await context.queue.wait_for_release(deadline):
         _give_back(counts)

@@ -53,7 +53,7 @@ def read_consumer(
 def _fetches(
     writer: GroupWriter, meter: ConsumerMeter, states: list[PartitionState]
 ) -> Iterator[Metric]:
-    # Change nothing here: another thread may request metrics while records are returned.
+    # Only read the counts: another thread may call `metrics()` while the event loop changes them.
     fresh: dict[str, int] = {}
     for state in states:
         # Check `taken` first: it is a shortcut for many partitions without records.

@@ -38,18 +38,19 @@ NO_EPOCH = -1
 # The value of `shown` without records in interceptors: larger than any position.
 NOTHING_SHOWN = 2**63 - 1
 
-_MOST_FORMER = 10  # topic ids of one name for which a partition keeps its position
+_MOST_FORMER = 10  # former topics of one name for which a partition keeps a position
 
-# Position, epoch of the record before it, and the fields `call` and `finished` of a PartitionState.
-_Place = tuple[int, int, int, int]
+# A position in a former topic of the same name: the offset, the leader epoch of the record before
+# the offset, and the fields `call` and `finished` of the PartitionState.
+_FormerPosition = tuple[int, int, int, int]
 
 
 class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
-    Updated once per fetched record set, and read by commits. Has the epochs from the latest seek or
-    reset to the end of the buffered records. Other epochs are unknown (-1), which is valid in a
-    commit.
+    Updated once per fetched record set, and read by commits. Covers the offsets from the latest
+    seek or reset to the end of the buffered records. The epochs of other offsets are unknown (-1),
+    which is valid in a commit.
     """
 
     __slots__ = ("_end", "_spans")
@@ -59,7 +60,8 @@ class LeaderEpochs:
         self._end = 0  # offset of the next fetch
 
     def start_at(self, offset: int, epoch: int) -> None:
-        """Start at `offset`. `epoch`: that of the record before `offset`, -1 if unknown."""
+        """Continue at `offset` after a seek or reset. `epoch`: leader epoch of the record before
+        `offset`, -1 if unknown."""
         if epoch >= 0 and offset >= 0:
             self._spans = [(offset - 1, offset, epoch)]
             self._end = offset
@@ -69,7 +71,7 @@ class LeaderEpochs:
     def note(self, asked: int, spans: Iterable[Span]) -> None:
         """Add the batches returned by a fetch from the offset `asked`."""
         if asked > self._end:
-            # The epochs of the skipped offsets are unknown, so the known spans are not contiguous.
+            # The epochs of the skipped offsets are unknown. Drop all spans before this gap.
             self._spans = []
         for span in spans:
             self._append(span)
@@ -106,7 +108,7 @@ def _end_of(span: Span) -> int:
 
 
 class Phase(enum.Enum):
-    """What has to happen before a partition can be fetched."""
+    """The state of a partition's position: what is missing before the partition can be fetched."""
 
     UNSET = "no position: the committed offset or the reset policy gives one"
     RESETTING = "ListOffsets gives the position"
@@ -115,7 +117,7 @@ class Phase(enum.Enum):
     RETIRED = "no longer assigned"
 
 
-# Python 3.11 looks members of an enum up with a function in Python.
+# A constant, because Python 3.11 looks up members of an enum with a slow Python function.
 _RETIRED = Phase.RETIRED
 
 _TRANSITIONS = {
@@ -139,12 +141,12 @@ class FetchCursor:
     def __init__(self) -> None:
         self.offset = NO_OFFSET
         self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`, or a later one
-        self.epochs = LeaderEpochs()  # of the fetched records
-        self.leader_epoch = NO_EPOCH  # of the last leader whose log the position was checked with
+        self.epochs = LeaderEpochs()  # leader epochs of the fetched records
+        self.leader_epoch = NO_EPOCH  # epoch of the leader that last validated the position
         self.queued = 0  # unread record sets
 
     def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
-        """Fetch from `offset` on."""
+        """Set the offset of the next fetch, after a seek or reset."""
         self.offset = offset
         self.offset_epoch = offset_epoch
         self.epochs.start_at(offset, offset_epoch)
@@ -173,7 +175,7 @@ class FetchCursor:
                 self.offset_epoch = epoch
 
     def follow_leader(self, epoch: int) -> None:
-        """Set the epoch of the leader whose log contains the position, or will be compared."""
+        """Set the epoch of the leader that has validated the position, or will validate it."""
         self.leader_epoch = epoch
 
 
@@ -195,7 +197,8 @@ class FetchTarget:
 # 2. A coordinator with outdated metadata returns this error, too, and may have a committed offset.
 PATIENCE_WITH_UNKNOWN = 3
 
-# Seconds after the due time of a retry, at which a failure becomes irrelevant without a retry.
+# A retry that is overdue by this many seconds was not needed, for example because the partition is
+# paused. The partition then no longer counts as failing.
 OUTDATED = 5.0
 
 
@@ -204,7 +207,7 @@ class Retry:
     cause of their failures."""
 
     __slots__ = (
-        "_asked_by",
+        "_due_at",
         "at",
         "doubts",
         "error",
@@ -217,10 +220,10 @@ class Retry:
 
     def __init__(self) -> None:
         self.at = 0.0
-        self.since: float | None = None  # loop time of the first failure or request; None: neither
+        self.since: float | None = None  # loop time of the first failure or open request
         self.error: KafkaError | type[BrokerResponseError] | None = None  # the last failure
         self.error_at = 0.0
-        self._asked_by = 0.0  # when the retry after the last failure was due
+        self._due_at = 0.0  # when the retry after the last failure was due
         self.failures = 0
         self.losses = 0  # consecutive positions that were not in the log
         self.doubts = 0  # consecutive responses that other brokers may contradict
@@ -233,10 +236,10 @@ class Retry:
         longest: float,
         error: KafkaError | type[BrokerResponseError] | None = None,
     ) -> None:
-        """Back off after a failure. `error`: None if the application gets the error, so that it is
-        not logged as a stall.
+        """Back off after a failure. `error`: the failure for `health()` and the log; None if the
+        application gets the error.
 
-        Times are rounded up, so that many partitions of one broker share a request.
+        Retry times are rounded up, so that many partitions of one broker share a request.
         """
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
@@ -247,22 +250,22 @@ class Retry:
         if error is None:
             self.since = None
         else:
-            self.blame(now, error, self.at)
+            self.record_failure(now, error, self.at)
 
     def begin(self, now: float) -> None:
-        """Set `since` to the start of a request for the position, unless there is a failure."""
+        """Record that a request for the position begins, unless an earlier request has failed."""
         if self.failing_since(now) is None:
             self.since, self.error = now, None
 
-    def blame(
+    def record_failure(
         self, now: float, error: KafkaError | type[BrokerResponseError], again_at: float
     ) -> None:
-        """Set the failure that the partition waits for. The retry is due at `again_at`."""
+        """Record the failure that delays the partition. The retry is due at `again_at`."""
         if self.failing_since(now) is None:
             self.since = now
         self.error = error
         self.error_at = now
-        self._asked_by = again_at
+        self._due_at = again_at
 
     def failing_since(self, now: float) -> float | None:
         """Return the loop time since which the partition waits for a broker; None if it does not.
@@ -270,12 +273,12 @@ class Retry:
         If the retry is overdue, the partition does not wait for a broker: it is paused, or buffered
         records have to be read first. Then the last failure is irrelevant.
         """
-        is_outdated = self.error is not None and now > self._asked_by + OUTDATED
+        is_outdated = self.error is not None and now > self._due_at + OUTDATED
         return None if is_outdated else self.since
 
     def end_wait(self) -> None:
-        """End the backoff early, because the leader has changed; do so a few times at most between
-        successes. `failures` is kept."""
+        """End the backoff early, because the leader has changed. Does nothing after a few such
+        calls without a success. `failures` is kept."""
         if self.failures and self.prompts < MOST_PROMPT_ATTEMPTS:
             self.prompts += 1
             self.at = 0.0
@@ -285,8 +288,8 @@ class Retry:
         self.at = at
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
-        """Count a position that was not in the log. From the second in a row on, back off: the
-        position that the broker returned after the first was not in the log either."""
+        """Count a position that was not in the log. Back off from the second such position in a
+        row on, because the broker itself has returned that position."""
         losses = self.losses
         self.losses += 1
         if losses:
@@ -326,7 +329,8 @@ class PartitionState:
       interceptors process records: then it is `shown`, the offset of the first of these records.
     - `epoch`: grows with each seek, reset or revocation, which make fetched data void.
     - `is_withheld`: the partition is paused, or its topic is no longer subscribed to.
-    - `is_fetchable`: a fetch may ask for the partition, apart from backoff and buffered records.
+    - `is_fetchable`: the partition may be fetched, unless it backs off or has enough buffered
+      records.
     - `needs_offset`: the OffsetResolver has to find or to validate the position.
     - `call`: number of the latest reading call that returned records; `finished` is the position
       before these records.
@@ -385,7 +389,7 @@ class PartitionState:
         self.timestamp = None
         self.topic_id = None
         self.lost_at = NO_OFFSET
-        self._former: dict[bytes, _Place | None] = {}
+        self._former: dict[bytes, _FormerPosition | None] = {}
         self._seen_taken = -1
         self._seen_at = 0.0
 
@@ -433,7 +437,7 @@ class PartitionState:
         return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def is_idle(self, now: float, seconds: float) -> bool:
-        """Return whether no record was read between calls of this method for `seconds`."""
+        """Return whether no record was read for `seconds`, as far as calls of this method show."""
         if self._seen_taken != self.taken:
             self._seen_taken, self._seen_at = self.taken, now
         return now >= self._seen_at + seconds
@@ -484,7 +488,7 @@ class PartitionState:
         self.changed()
 
     def reset(self, spec: object) -> None:
-        """Drop the position and look for another one by `spec`: an OffsetSpec, or None for the
+        """Drop the position, and look up a new position by `spec`: an OffsetSpec, or None for the
         committed offset and the configured policy."""
         self._transition(Phase.UNSET if spec is None else Phase.RESETTING)
         self.reset_to = spec
@@ -497,20 +501,20 @@ class PartitionState:
         self.retry.start_again()
         self.changed()
 
-    # The reset policy, or a truncation of the log, moves the position without a request of the
-    # application: by `move()` and `lose()`. Unlike `seek()`, they do not finish the records that
-    # the application processes.
+    # `move()` and `lose()` change the position after a truncation of the log, or by the reset
+    # policy. The application does not know about the change. So unlike `seek()`, both methods keep
+    # the records unfinished that the application is processing: auto-commit must not include them.
 
     def move(self, offset: int, offset_epoch: int) -> None:
-        """Seek without a request of the application. Records that the application processes stay
-        unfinished, and records in interceptors are still to be returned."""
+        """Seek without a request of the application. Records that the application is processing
+        stay unfinished. Records in interceptors are returned afterwards."""
         call, finished, shown = self.call, self.finished, self.shown
         self.seek(offset, offset_epoch)
         self.call, self.finished, self.shown = call, min(finished, offset), shown
 
     def lose(self, spec: object) -> None:
         """Reset without a request of the application, because the position is not in the log.
-        Records that the application processes stay unfinished."""
+        Records that the application is processing stay unfinished."""
         call, offset = self.call, self.next_offset
         self.reset(spec)
         self.call, self.lost_at = call, offset
@@ -527,32 +531,32 @@ class PartitionState:
         if not is_new and topic_id not in self._former:
             return True  # keep the position: no other position is known
         self._leave(before)
-        place = self._former.pop(topic_id, None)
-        if place is None:
+        former = self._former.pop(topic_id, None)
+        if former is None:
             return False
-        offset, epoch, call, finished = place
+        offset, epoch, call, finished = former
         self.cursor.start_at(NO_OFFSET)  # the epochs belong to the other topic's log
         self.seek(offset, epoch)
         self.call, self.finished = call, finished
         return True
 
     def forget_former(self) -> None:
-        """Drop the positions in other topics: the application seeks."""
+        """Drop the positions in former topics of this name, because the application seeks."""
         self._former.clear()
 
     def _leave(self, topic_id: bytes) -> None:
-        place = None
+        former = None
         if self.position is not None:
             epoch = self.cursor.offset_epoch
             if self.position != self.cursor.offset:
                 epoch = self.epoch_before(self.position)
-            place = (self.position, epoch, self.call, self.finished)
-        self._former[topic_id] = place
+            former = (self.position, epoch, self.call, self.finished)
+        self._former[topic_id] = former
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
 
-    # Records pass through interceptors, which may await: `show()`, then `hand_over()` or
-    # `give_back()`. Only one call does so at a time.
+    # Interceptors may await while they process records: `show()` precedes them, and `hand_over()`
+    # or `give_back()` follows. One call at a time intercepts records.
 
     def show(self, offset: int) -> None:
         """Keep the position at `offset` while interceptors process the records from there on.
@@ -563,19 +567,19 @@ class PartitionState:
         self.shown = offset
 
     def hand_over(self, call: int) -> None:
-        """Move the position behind the records, which the application gets now. `call` is the
-        number of the latest reading call."""
+        """Move the position behind the intercepted records, which the application gets now. `call`
+        is the number of the latest reading call."""
         # Keep the position of a revoked partition, whose records are not returned: the position may
         # still be committed.
         if self.shown != NOTHING_SHOWN and not self.is_retired():
             self.shown = NOTHING_SHOWN
-            # Use the latest number: a call that another task has started meanwhile does not finish
-            # these records.
+            # Use the latest number: a call that another task has started during the interception
+            # does not finish these records.
             self.call = call
 
     def give_back(self, count: int) -> None:
-        """Make the next call read the `count` records again, unless the application has called
-        `seek()`, or the position was out of range."""
+        """Make the next call read the `count` intercepted records again, unless the application has
+        called `seek()`, or the position was out of range."""
         if self.phase is Phase.RETIRED:
             return
         self.taken -= count
@@ -599,7 +603,7 @@ class PartitionState:
     def note_ends(
         self, highwater: int | None, lso: int | None, log_start: int | None, timestamp: int
     ) -> None:
-        """Store the ends of the log from a fetch response of `timestamp` (ms since 1970)."""
+        """Store both ends of the log from a fetch response of `timestamp` (ms since 1970)."""
         self.highwater = highwater
         self.lso = lso
         self.log_start = log_start
@@ -611,7 +615,7 @@ class PartitionState:
         self._update_withheld()
 
     def resume(self) -> None:
-        """Return records again."""
+        """Return records of the partition again."""
         self.paused = False
         self._update_withheld()
 

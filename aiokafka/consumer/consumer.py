@@ -1,4 +1,4 @@
-"""AIOKafkaConsumer: its life, subscription, records, positions and commits."""
+"""AIOKafkaConsumer: start and stop, subscription, records, positions and commits."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ConsumerSettings:
 
     @cached_property
     def group_id(self) -> str | None:
-        """The group to commit offsets for; None without one."""
+        """The consumer group; None without a group."""
         return self._given.group_id
 
     @cached_property
@@ -148,8 +148,8 @@ _YIELD_AFTER = 0.001
 # Seconds for the end of tasks and connections in `stop()`, after the commit and LeaveGroup.
 _CLOSE_TIMEOUT = 1.0
 
-# Seconds that start() waits for the end offsets from the leaders.
-_LOOK_TIMEOUT = 5.0
+# Seconds that `start()` waits for the end offsets from the leaders.
+_POSITIONS_TIMEOUT = 5.0
 
 _STOPPED = "the consumer was stopped; make a new one"
 
@@ -318,7 +318,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def _renew(self) -> None:
         self._closed = self._has_failed = False
-        labels = partial(telemetry_labels, self._given, self._joined)
+        labels = partial(telemetry_labels, self._given, self._membership)
         self._report(AIOKafkaConsumer.metrics, self._client.telemetry, labels)
 
     def _assemble(self, subscription: SubscriptionState) -> None:
@@ -333,7 +333,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._owner = tasks = TaskOwner(config.client.client_id, context.fail)
         targets = FetchTargets(context)
         self._committer: OffsetCommitter | None = None
-        self._joined: GroupMembership | None = None
+        self._membership: GroupMembership | None = None
         self._group_view: GroupView | None = None
         if config.group_id is not None:
             # Imported here, so that a consumer without a group does not load this module.
@@ -343,10 +343,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._resolver = OffsetResolver(context, tasks, targets, self._committer)
         self._fetch = Fetcher(context, tasks, targets, self._resolver)
         if self._committer is not None:
-            self._joined = group.GroupMembership(context, self._fetch, self._committer)
-            self._group_view = group.GroupView(context, self._joined)
+            self._membership = group.GroupMembership(context, self._fetch, self._committer)
+            self._group_view = group.GroupView(context, self._membership)
             add_reader(self._loop, self._group_view)
-        self._coordinator = self._joined or NoGroup(context, self._fetch)
+        self._coordinator = self._membership or NoGroup(context, self._fetch)
         health.begin(queue, tasks, targets, self._coordinator, context.meter)
         self._all_topics: AllTopics | None = None
         self._is_started = False
@@ -376,7 +376,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
-        written after it returns are read.
+        written after `start()` returns are read.
 
         Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
         does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
@@ -399,24 +399,25 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if self._is_started:
             raise WrongStart("Did you call `start` twice? The consumer was started before")
         self._is_started = True
-        self._monitor.live(ConsumerState.STARTING)
+        self._monitor.override_state(ConsumerState.STARTING)
         try:
             await self._launch()
             self._check()
         except BaseException as error:
             is_stopped = bool(self._closed)
-            # Set this now, because the following call may be cancelled, too.
+            # Set the flag before the following call, which may be cancelled, too.
             self._has_failed = not is_stopped
             await self._stop_for_good()
             if is_stopped and isinstance(error, Exception):
                 # The error is a consequence of `stop()`, which closed the connections.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
-        self._monitor.live(None)
+        self._monitor.override_state(None)
 
     async def _launch(self) -> None:
         deadline = self._loop.time() + self._given.client.request_timeout
-        # Before `bootstrap()`, so that the first metadata request has the topics.
+        # Set the topics before `bootstrap()`, so that the first metadata request includes the
+        # topics.
         if self._subscription.pattern is not None:
             self._client.watch_all_topics()
         else:
@@ -424,8 +425,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         await self._client.bootstrap()
         if self._subscription.subscription is None:
             # A program may call partitions_for_topic() before assign(). That call cannot wait for
-            # metadata, so request it now.
-            await self._look_at_cluster()
+            # metadata, so request metadata of all topics now.
+            await self._load_all_topics()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None:
             await self._await_topics(deadline)
@@ -437,7 +438,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         await self._coordinator.start(self._owner)
         await self._await_positions(deadline)
 
-    async def _look_at_cluster(self) -> None:
+    async def _load_all_topics(self) -> None:
         """Request metadata of all topics, for `partitions_for_topic()`. Log retriable errors and
         timeouts; raise other errors."""
         try:
@@ -465,11 +466,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise denied
 
     async def _await_positions(self, deadline: float) -> None:
-        """With "latest", wait until the end offsets are known, because the application may write
-        records next. Return after a few seconds even if leaders do not respond."""
+        """With "latest", wait until the end offsets are known: the application may write records as
+        soon as `start()` returns, and expects to read them. Return after a few seconds even if
+        leaders do not respond."""
         if self._given.auto_offset_reset in ("earliest", "none"):
             return
-        deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
+        deadline = min(deadline, self._loop.time() + _POSITIONS_TIMEOUT)
         while self._resolver.is_looking and not self._closed:
             if not await self._queue.positions.wait(deadline):
                 break
@@ -504,15 +506,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """Return no records from now on. After a failed `start()`, do not start again."""
+        """Return no more records to readers. After a failed `start()`, refuse another `start()`."""
         if self._closed:
             self._has_failed = False
             return
         self._closed = True
-        # The reading task finishes its records by stopping, unless it does so because of an error.
+        # A reading task that calls `stop()` has finished its records, unless it handles an
+        # exception.
         if self._is_reader() and sys.exc_info()[0] is None:
             self._queue.buffer.begin_call()
-        self._monitor.live(ConsumerState.CLOSED)
+        self._monitor.override_state(ConsumerState.CLOSED)
         self._queue.close()
 
     def _is_reader(self) -> bool:
@@ -520,7 +523,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     async def _finish(self, deadline: float) -> None:
         """Commit and leave until `deadline` (loop time) at most, then end the tasks and close the
-        connections. Do nothing if a call has completed this before."""
+        connections. Do nothing if an earlier call has completed."""
         if self._is_finished:
             return
         if self._is_started and self._owner.failure is None:
@@ -565,13 +568,14 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         work."""
         if self._closed:
             raise ConsumerStoppedError(_STOPPED)
-        joined = self._joined
+        joined = self._membership
         failure = self._owner.failure or (None if joined is None else joined.state.failure)
         if failure is not None:
             raise renewed(failure) from failure
 
     def _check_can_read(self) -> None:
-        """Raise as `_check()`, and if the consumer is not started or has another event loop."""
+        """Raise as `_check()`, or if the consumer is not started or belongs to another event
+        loop."""
         if asyncio.get_running_loop() is not self._loop:
             refuse_other_loop(self._loop, type(self).__name__)
         self._check()
@@ -600,8 +604,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Partitions that were assigned before keep their position and pause. With auto-commit, the
         finished records of partitions that are no longer assigned are committed.
 
-        Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions (a
-        tuple is one), ValueError for a name that no topic can have.
+        Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions or
+        equal tuples, ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._queue, "assign()")
         self._subscription.assign(to_assign(partitions))
@@ -702,11 +706,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise ConsumerStoppedError(_STOPPED)
         # No await from here to the wait, so that a failure or `stop()` wakes this reader.
         self._check_has_subscription()
-        told_at = self._monitor.told_at
+        raised_at = self._monitor.raised_at
         while True:
             record = self._queue.next_of(wanted)
             if record is None:
-                look_at = self._next_look(told_at)
+                look_at = self._next_outage_check(raised_at)
                 self._fetch.await_records(wanted)
                 await self._queue.wait(wanted, look_at)
                 self._yielded_at = self._loop.time()
@@ -730,8 +734,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         wait for records for `timeout_ms` (0 or less: do not wait).
 
         Returns at most `max_records` over all partitions (default: `max_poll_records`); partitions
-        take turns from call to call. Returns `{}` if no records arrive in time, or `stop()` is
-        called meanwhile. A cancelled call consumes nothing.
+        take turns from call to call. Returns `{}` if no records arrive in time, or when `stop()` is
+        called. A cancelled call consumes nothing.
 
         Raises ValueError for a wrong `max_records` or `timeout_ms`, other errors as `getone()`.
         Records before an error are returned first; the next call raises the error.
@@ -750,12 +754,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             return {}
         self._check_has_subscription()
         records = self._queue.take(wanted, limit)
-        told_at = self._monitor.told_at
+        raised_at = self._monitor.raised_at
         deadline = None
         while not records:
             if deadline is None:
                 deadline = self._loop.time() + timeout_ms / 1000
-            look_at = self._next_look(told_at)
+            look_at = self._next_outage_check(raised_at)
             until = deadline if look_at is None else min(deadline, look_at)
             self._fetch.await_records(wanted)
             in_time = await self._queue.wait(wanted, until)
@@ -775,12 +779,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._fetch.settle(records)
         return result
 
-    def _next_look(self, told_at: float) -> float | None:
+    def _next_outage_check(self, raised_at: float) -> float | None:
         """Return the loop time at which a waiting reader has to check for an outage again; None =
         never. Raises KafkaUnreachableError after an outage of `unreachable_timeout_ms`."""
         if self._given.unreachable_timeout is None:
             return None
-        return self._monitor.check(told_at)
+        return self._monitor.check(raised_at)
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:
@@ -794,7 +798,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)
         now, buffer = self._loop.time(), self._queue.buffer
-        # Before the await, so that an auto-commit that is due includes the finished records.
+        # Count the call before the await, so that an auto-commit in between includes the records
+        # that the call finishes.
         buffer.begin_call()
         interception = self._context.interception
         if interception is not None:
@@ -947,8 +952,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         for state in states:
             committed = found.get(state.tp)
             offsets[state.tp] = None if committed is None else committed.offset
-            # If the partition was revoked and assigned again meanwhile, it has a new position,
-            # which the application has not asked to change.
+            # If the partition was revoked and assigned again during the request, keep its new
+            # position, which the application has not asked to change.
             if committed is not None and self._subscription.assignment.get(state.tp) is state:
                 state.forget_former()
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
@@ -1053,7 +1058,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         KafkaTimeoutError; other errors of the broker.
         """
         self._need_group("commit")
-        assert self._joined is not None
+        assert self._membership is not None
         if self._subscription.subscription is None:
             raise IllegalStateError(
                 "Not subscribed to any topics: call subscribe() or assign() first"
@@ -1076,15 +1081,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                     self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
             try:
-                await self._joined.commit_offsets(
+                await self._membership.commit_offsets(
                     assignment, AllPositions(entries) if offsets is None else entries
                 )
             except (IllegalStateError, KafkaConnectionError) as error:
                 self._refuse_stopped(error)
                 raise
         if offsets is None:
-            # After the other offsets are committed: the error names only the revoked partitions.
-            self._joined.refuse_revoked()
+            # Check for revoked partitions last: by now the offsets of all other partitions are
+            # committed.
+            self._membership.refuse_revoked()
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -1103,7 +1109,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of a partition; None if there is none.
+        """Return the committed offset of a partition; None without a committed offset.
 
         Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
         """
@@ -1161,7 +1167,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self, timestamps: Mapping[TopicPartition, float]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the offset of the first record not older than a timestamp, by partition; None if
-        there is none. The partitions need not be assigned.
+        all records are older. The partitions need not be assigned.
 
         Timestamps are milliseconds since 1970; fractions are dropped. Raises ValueError for a
         negative timestamp, TypeError for other types, KafkaTimeoutError after
@@ -1170,11 +1176,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._check_can_read()
         wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
         for tp, timestamp in wanted.items():
-            if isinstance(timestamp, SupportsIndex):  # integers of NumPy are no `int`
+            if isinstance(timestamp, SupportsIndex):  # NumPy integers are not `int`
                 timestamp = operator.index(timestamp)
             elif not isinstance(timestamp, float):
                 raise TypeError(f"timestamp of {tp}: must be a number, not {timestamp!r}")
-            if not 0 <= timestamp < math.inf:  # nor NaN
+            if not 0 <= timestamp < math.inf:  # false for NaN, too
                 raise ValueError(
                     f"The target time for partition {tp} is {timestamp}. It must not be negative."
                 )
@@ -1194,7 +1200,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     def health(self) -> ConsumerHealth:
         """Return the present health of the consumer.
 
-        It costs little, sends no request, raises nothing, and may be called at any time, also
+        This call costs little, sends no request and never raises. It is possible at any time, also
         before `start()` and after `stop()`."""
         return self._monitor.health()
 
@@ -1203,7 +1209,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         from aiokafka.consumer._metrics import read_consumer
 
         buffered = self._fetch.buffered_bytes
-        return read_consumer(self._context, self._joined, buffered, self._loop.time())
+        return read_consumer(self._context, self._membership, buffered, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -1219,8 +1225,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
-        """Return all topics this user may see. Requests metadata from one broker after the other
-        until a broker responds.
+        """Return all topics that this user may see. Requests metadata from one broker after the
+        other until a broker responds.
 
         Raises the last error if no broker responds, KafkaTimeoutError after
         `default_api_timeout_ms`."""
@@ -1232,7 +1238,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     @cached_property
     def _fetcher(self) -> FetcherNames:
-        """The fetcher with the names of aiokafka's, for programs that use it."""
+        """An object with the names of aiokafka's Fetcher, for programs that use this attribute."""
         from aiokafka._upstream.fetcher import FetcherNames
 
         return FetcherNames(self)

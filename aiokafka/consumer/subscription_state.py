@@ -37,7 +37,7 @@ else:
 
 
 # Number of revoked partitions to remember: ten thousand use two megabytes of memory.
-_MOST_GIVEN_UP = 10_000
+_MOST_REVOKED = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
 
@@ -91,7 +91,7 @@ class Assignment:
 
 
 class Subscription:
-    """Topics by name or by pattern, or partitions chosen by the application (`is_manual`)."""
+    """The choice of the application: topics by name or pattern, or partitions (`is_manual`)."""
 
     __slots__ = ("_owner", "is_manual", "listener", "pattern", "regex", "topics")
 
@@ -133,7 +133,7 @@ class SubscriptionState:
     """
 
     def __init__(self) -> None:
-        # Plain attributes, because they are read many times per request.
+        # Attributes instead of properties, because they are read many times per request.
         self.subscription: Subscription | None = None
         self.is_manual = False
         """Whether the application has called `assign()`."""
@@ -144,11 +144,11 @@ class SubscriptionState:
         self._fetcher: Fetcher | None = None
         self._subscribed_at = self.assignment.epoch
         self._assigned = Signal()
-        self.given_up: dict[TopicPartition, int] = {}
+        self.revoked_after_reading: dict[TopicPartition, int] = {}
         """Partitions that were revoked after records of them were returned, with the number of the
         last reading call that returned records. An application may process such records for any
         time, so the latest 10,000 entries, or twice the largest assignment, are kept."""
-        self._most_given_up = _MOST_GIVEN_UP
+        self._most_revoked = _MOST_REVOKED
 
     def fetch_context(self) -> AbstractContextManager[None]:
         """Return a context manager without effect, for Faust."""
@@ -169,7 +169,7 @@ class SubscriptionState:
         """The rebalance listener of the subscription; None without a listener."""
         return None if self.subscription is None else self.subscription.listener
 
-    # Names of aiokafka.
+    # Methods with aiokafka's names, for programs that use its SubscriptionState.
 
     _listener = listener
 
@@ -195,8 +195,8 @@ class SubscriptionState:
         return self.pattern
 
     def watch(self, fetcher: Fetcher | None) -> None:
-        """Report changes of partitions, in this and later assignments, to `fetcher` (None: to no
-        one)."""
+        """Notify `fetcher` of changes of partitions, in this and later assignments; None ends the
+        notifications."""
         self._fetcher = fetcher
         for state in self.assignment.states():
             state.fetcher = fetcher
@@ -225,8 +225,8 @@ class SubscriptionState:
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
-        """Set the topics that match according to the broker; return whether the topics changed.
-        Return False without a regular expression."""
+        """Set the topics that match the broker's regular expression; return whether the topics
+        changed. Return False without a regular expression."""
         current = self.subscription
         if current is None or current.regex is None or topics == current.topics:
             return False
@@ -286,7 +286,7 @@ class SubscriptionState:
         """Clear the assignment, before a consumer is started again after a failed `start()`."""
         if self.is_by_group:
             self.assign_from_subscribed([])
-            # The topics that the broker matched before may not exist any more.
+            # Topics that the broker matched for the failed `start()` may not exist any more.
             self.take_topics(frozenset())
 
     def unsubscribe(self) -> None:
@@ -354,25 +354,26 @@ class SubscriptionState:
             state.want(is_wanted)
             states[tp] = state
         self.assignment = Assignment(states, old.epoch + 1, topic_ids)
-        # Code that still refers to the old object sees that it is replaced (`active`).
+        # Mark the old assignment as replaced, for code that still refers to it (`active`).
         old.epoch = -1
         for state in old.states():
             if state.tp not in states:
                 if state.call:
                     # `GroupView` asks later whether the application may still process records of
                     # the partition. Reinsert it, as the dict is ordered by age.
-                    self.given_up.pop(state.tp, None)
-                    self.given_up[state.tp] = state.call
+                    self.revoked_after_reading.pop(state.tp, None)
+                    self.revoked_after_reading[state.tp] = state.call
                 state.retire()
-        self._most_given_up = max(self._most_given_up, 2 * len(tps))
-        too_many = max(0, len(self.given_up) - self._most_given_up)
-        for tp in list(islice(self.given_up, too_many)):
-            del self.given_up[tp]
+        self._most_revoked = max(self._most_revoked, 2 * len(tps))
+        too_many = max(0, len(self.revoked_after_reading) - self._most_revoked)
+        for tp in list(islice(self.revoked_after_reading, too_many)):
+            del self.revoked_after_reading[tp]
         self._assigned.notify()
 
 
 class SubscribedTopics:
-    """Keeps the client's metadata about the subscribed topics, with or without a group.
+    """Requests metadata of the subscribed topics, matches patterns, and reports denied topics. Used
+    with and without a group.
 
     Owns: the topics with TOPIC_AUTHORIZATION_FAILED. The error is reported for a PartitionState of
     partition -1, because the topic's partitions may be unknown.
@@ -426,7 +427,7 @@ class SubscribedTopics:
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
             ours = self._subscriptions.assignment.states()
-            # Report it for assigned partitions, too: a reader may ask for certain partitions only.
+            # Report the error for assigned partitions, too: a reader may ask for these only.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
             self._queue.report_all(states, partial(TopicAuthorizationFailedError, topic))
 

@@ -1,4 +1,4 @@
-"""Assignors, and the metadata that group members exchange."""
+"""Assignors, and the encoding of the metadata that group members exchange."""
 
 from typing import TYPE_CHECKING
 

@@ -57,7 +57,7 @@ class ConsumerProtocolMemberMetadata:
 
     @property
     def topics(self) -> list[str]:
-        """The topics of the subscription; the same as `subscription`."""
+        """Another name for `subscription`."""
         return self.subscription
 
     def owned(self) -> list[TopicPartition]:
@@ -201,14 +201,14 @@ def write_partitions(partitions: PartitionsByTopic) -> bytes:
 
 
 def read_partitions(data: bytes) -> tuple[list[tuple[str, list[int]]], bytes]:
-    """Read an array of (topic, partitions); return it with the bytes that follow it."""
+    """Read an array of (topic, partitions). Return the array and the bytes after it."""
     reader = _Reader(data)
     partitions = reader.partitions()
     return partitions, reader.rest()
 
 
 def _content(data: bytes | io.BytesIO) -> bytes:
-    """Return the bytes of `data`, which may be a file as in aiokafka."""
+    """Return the bytes of `data`, which may be a file object as in aiokafka."""
     return data.read() if isinstance(data, io.BytesIO) else data
 
 

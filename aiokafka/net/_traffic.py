@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["NodeTraffic", "Traffic"]
 
 _MOST_NODES = 1000
-"""Limit of node ids with counts: the node ids of replaced brokers would accumulate."""
+"""Most node ids with counts of their own: the ids of replaced brokers would accumulate."""
 
 
 class NodeTraffic:
-    """The counts of the connections to one broker, including the handshakes."""
+    """The counts of all connections to one broker, including requests of the handshakes."""
 
     __slots__ = ("bytes_in", "bytes_out", "latency", "requests", "responses", "throttle_ms")
 
@@ -50,6 +50,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeTraffic] = {}
+        # The sum of the counts of node ids beyond `_MOST_NODES`.
         self._gone = NodeTraffic()
         self._started_ms = int(_clock.wall_time() * 1000)
         self.connects = 0
@@ -63,7 +64,7 @@ class Traffic:
         return self.join(node_id, NodeTraffic()) if node is None else node
 
     def join(self, node_id: int, counts: NodeTraffic) -> NodeTraffic:
-        """Add `counts`, those of a new connection, to the counts of a broker; return the latter."""
+        """Add the `counts` of a new connection to the counts of its broker; return the sum."""
         node = self.nodes.get(node_id)
         if node is not None:
             node.absorb(counts)

@@ -20,7 +20,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
     for_code,
 )
-from aiokafka.net.failures import handshake_failure, said
+from aiokafka.net.failures import handshake_failure, sanitized
 from aiokafka.net.sasl import Mechanism, create_mechanism
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -33,10 +33,10 @@ __all__ = ["SessionKeeper", "authenticate", "exchange", "prepare_mechanism"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# Limit of tokens, for a broker that never ends the exchange; no mechanism needs more.
+# Limit of tokens, in case a broker never ends the exchange; no mechanism needs more.
 _MAX_SASL_STEPS = 16
 
-# Share of the handshake timeout for fetching credentials.
+# Fraction of the handshake timeout for fetching credentials.
 _PREPARING_PART = 0.9
 
 
@@ -53,7 +53,7 @@ async def authenticate(
     broker does not support the mechanism, AuthenticationFailedError when it rejects the
     credentials, KafkaConnectionError (also without credentials), RequestTimedOutError.
     """
-    # Less than `timeout`, or the caller's timeout would come first and hide the reason.
+    # Limit fetching to less than `timeout`: the caller's timeout would hide the reason.
     left = _PREPARING_PART * timeout
     mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)
@@ -76,7 +76,7 @@ async def prepare_mechanism(
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
-            # Kerberos has no shared backoff, because a ticket, and its failure, is for one broker.
+            # A Kerberos ticket is for one broker, so its failure needs no backoff for all brokers.
             if source is None or mechanism.name == "GSSAPI":
                 await mechanism.prepare()
             else:
@@ -98,7 +98,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         SaslHandshakeRequest(mechanism=mechanism.name), version, timeout, authenticates=True
     )
     if answer.error_code == UnsupportedSaslMechanismError.errno:
-        offered = said(", ".join(answer.mechanisms)) or "none"
+        offered = sanitized(", ".join(answer.mechanisms)) or "none"
         raise AuthenticationMethodNotSupported(
             f"{connection.peer}: the broker does not offer SASL mechanism {mechanism.name}; "
             f"it offers: {offered}"
@@ -114,8 +114,8 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
         await _exchange_tokens(connection, mechanism, timeout)
-    # Set the user after the broker has accepted it, because `SessionKeeper` compares the user with
-    # that of new credentials.
+    # Set the user after the broker has accepted the credentials: `SessionKeeper` compares the user
+    # with the user of new credentials.
     connection.user = mechanism.user
 
 
@@ -133,7 +133,7 @@ async def _exchange_tokens(
         )
         if answer.error_code:
             kind = for_code(answer.error_code)
-            reason = said(answer.error_message or kind.description, mechanism.sent_secret)
+            reason = sanitized(answer.error_message or kind.description, mechanism.sent_secret)
             if kind.retriable or kind is UnknownError:
                 raise handshake_failure(kind.errno, connection.peer, "SaslAuthenticate", reason)
             mechanism.note_refusal()
@@ -152,7 +152,7 @@ async def _exchange_tokens(
 async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
-    """Compute the next token of the mechanism, in the default executor if that is slow."""
+    """Return the mechanism's next token, computed in the default executor if that is slow."""
     try:
         if not mechanism.is_slow:
             return mechanism.step(challenge)
@@ -172,9 +172,9 @@ async def _step(
 async def _exchange_raw_tokens(
     connection: BrokerConnection, mechanism: Mechanism, timeout: float
 ) -> None:
-    """Exchange tokens without request headers, as before Kafka 1.0.
+    """Exchange tokens without request headers, with a broker before Kafka 1.0.
 
-    Such brokers reject credentials by closing the connection.
+    Brokers before Kafka 1.0 reject credentials by closing the connection.
     """
     token: bytes | None = mechanism.start()
     for _ in range(_MAX_SASL_STEPS):
@@ -198,8 +198,8 @@ async def _exchange_raw_tokens(
 # -- Re-authentication (KIP-368)
 
 
-# The fraction of a session after which to re-authenticate. The remaining time is for the in-flight
-# requests, such as long polls of fetches.
+# Re-authenticate after a random fraction of the session lifetime in this range. The remaining time
+# is for in-flight requests, such as long polls of fetches.
 _USED_PART = (0.8, 0.9)
 
 # Start to fetch credentials this fraction of the session lifetime before the re-authentication.
@@ -289,7 +289,7 @@ class SessionKeeper:
     async def _prepare(self) -> Mechanism | None:
         """Return a mechanism with current credentials, with retries until the session ends.
 
-        Returns None if the connection has closed meanwhile.
+        Returns None if the connection closes before.
         """
         connection = self._connection
         self._delays.reset()
@@ -319,8 +319,8 @@ class SessionKeeper:
         # Extend the timeout, because the responses to in-flight requests come first.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
-        # Count from the response: the broker counts from the time at which it reads the request,
-        # after the earlier requests.
+        # Count the interval from the response. The broker counts from the time at which it reads
+        # the request, which is earlier.
         self._not_before = self._loop.time() + _LEAST_INTERVAL
         log.debug(
             "%s: re-authenticated by %s in %.0f ms, for %.0f s",

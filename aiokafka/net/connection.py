@@ -26,16 +26,16 @@ from aiokafka.protocol.versions import BrokerVersions
 __all__ = ["BrokerConnection", "Chunk", "DeadlineTimer", "SendGate"]
 
 
-# -- The gate, which a full write buffer, a throttle or a re-authentication closes
+# -- The gate: a full write buffer, a throttle or a re-authentication closes it
 
 
-# Limit of a throttle in seconds; the field of the responses allows up to 24 days.
+# Limit of a throttle in seconds: `throttle_time_ms` in a response may be up to 24 days.
 _LONGEST_THROTTLE = 60.0
 
 
 class SendGate:
-    """Owns the reasons why a connection may not send requests now, and the futures of the requests
-    that wait at the gate."""
+    """Open while the connection may send requests. Owns the reasons why the gate is closed, and the
+    futures of the requests that wait at the gate."""
 
     __slots__ = (
         "_is_paused",
@@ -51,7 +51,7 @@ class SendGate:
         self._is_paused = False
         self._paused_at = 0.0
         self.is_held = False
-        """Whether the connection re-authenticates; brokers serve no other requests meanwhile."""
+        """Whether the connection re-authenticates: the broker then serves no other requests."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
@@ -70,26 +70,27 @@ class SendGate:
 
     @property
     def paused_since(self) -> float:
-        """The loop time since which the write buffer is full without a throttle, else infinity."""
+        """The loop time at which the write buffer became full, or at which a later throttle ends;
+        infinity while the write buffer is not full."""
         return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
 
     def pause(self) -> float:
-        """Close the gate, because the write buffer is full; return `paused_since`."""
+        """Close the gate because the write buffer is full; return `paused_since`."""
         self._is_paused = True
         self._paused_at = self._loop.time()
         return self.paused_since
 
     def resume(self) -> None:
-        """Open the gate, because the write buffer accepts bytes again."""
+        """End the pause, because the write buffer accepts bytes again."""
         self._is_paused = False
         self._wake()
 
     def hold(self) -> None:
-        """Close the gate, because a re-authentication starts."""
+        """Close the gate for a re-authentication."""
         self.is_held = True
 
     def release(self) -> None:
-        """Open the gate, because the re-authentication has succeeded or failed."""
+        """End the hold, because the re-authentication has succeeded or failed."""
         self.is_held = False
         self._wake()
 
@@ -101,7 +102,7 @@ class SendGate:
 
     def throttle(self, seconds: float) -> float:
         """Close the gate for the throttle time of a response, at most `_LONGEST_THROTTLE`; return
-        the seconds."""
+        the applied seconds."""
         granted = min(seconds, _LONGEST_THROTTLE)
         self.throttled_until = max(self.throttled_until, self._loop.time() + granted)
         return granted
@@ -113,7 +114,7 @@ class SendGate:
         responses to in-flight requests may start a throttle during the wait.
         """
         now = self._loop.time()
-        # The loop is needed because a reason may begin when another reason ends.
+        # Check again after each wake-up: the gate may still be closed for another reason.
         while not self.is_open:
             is_shut = self._is_paused or self.is_held
             throttled = max(0.0, self.throttled_until - now)
@@ -128,13 +129,13 @@ class SendGate:
         return "the connection re-authenticates" if self.is_held else "its write buffer is full"
 
     def close(self) -> None:
-        """Open the gate for good: waiting requests wake, and find the connection closed."""
+        """Wake all waiting requests, which find the connection closed."""
         self.throttled_until = 0.0
         self._is_paused = False
         self.release()
 
     async def _wait_once(self, limit: float) -> None:
-        """Wait until a reason to wait ends, at most `limit` seconds."""
+        """Wait for the next `_wake()`, at most `limit` seconds."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters[waiter] = None
         try:
@@ -146,11 +147,11 @@ class SendGate:
 
 
 class DeadlineTimer:
-    """One timer for the earliest of many deadlines. Arming the timer for a later deadline costs one
+    """One timer for the earliest of many deadlines. `arm()` with a later deadline costs one
     comparison.
 
-    `on_due` runs in the context variables of the constructor's caller, not in those of the request
-    that armed the timer, because it also handles the timeouts of other requests.
+    `on_due` runs in the context variables of the constructor's caller. Those of the request that
+    armed the timer would be wrong, because `on_due` also handles the timeouts of other requests.
     """
 
     __slots__ = ("_context", "_handle", "_loop", "_on_due", "at")
@@ -164,7 +165,7 @@ class DeadlineTimer:
         """The loop time of the next call of `on_due`; infinity without an armed deadline."""
 
     def arm(self, deadline: float) -> None:
-        """Call `on_due` at `deadline`, or at the armed deadline if that is earlier."""
+        """Call `on_due` at `deadline`, unless an earlier deadline is armed."""
         if deadline >= self.at:
             return
         if self._handle is not None:
@@ -190,25 +191,25 @@ log = logging.getLogger("aiokafka.conn")
 Chunk = bytes | bytearray | memoryview
 R = TypeVar("R", bound=Response)
 
-# Smaller chunks are joined: copying costs less than another system call (or TLS record). Larger
-# chunks are written one by one, without writelines(): before CPython 3.12 writelines() joins all
-# chunks, and in 3.12 and 3.13 it never calls pause_writing(), so there would be no back-pressure.
+# Chunks below this size are joined: copying costs less than another system call (or TLS record).
+# Larger chunks are written one by one, without writelines(): before CPython 3.12 writelines() joins
+# all chunks, and in 3.12 and 3.13 it never calls pause_writing(), which causes the back-pressure.
 _JOIN_BELOW = 65536
 
 _API_VERSIONS = 18
 
-# Limit of a response during the handshake, when the peer may not be a Kafka broker.
+# Limit of a response during the handshake, because the peer may not be a Kafka broker.
 _MAX_HANDSHAKE_BYTES = 1024 * 1024
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """Sends requests and receives responses, in the order of the requests.
 
-    Owns: its `Exchange` (correlation ids, deadlines), its transport and its `SendGate`. Every
-    returned future gets the response, RequestTimedOutError at its deadline, or KafkaConnectionError
-    when the connection ends. A request that times out closes the connection, because its response
-    may still come. If a future is *cancelled*, the response is dropped, and other requests are not
-    affected.
+    Owns its `Exchange` (correlation ids, deadlines), its transport and its `SendGate`. Every
+    future of a request gets the response, RequestTimedOutError at its deadline, or
+    KafkaConnectionError when the connection ends. A request that times out closes the connection,
+    because no later response can arrive before the missing response. If a future is *cancelled*,
+    its response is dropped, and other requests are not affected.
     """
 
     def __init__(
@@ -225,15 +226,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Args:
             peer: The broker's name in messages; a `Subject` adds its fields to log lines.
-            uses_tls: Used, as `uses_sasl` is, for the likely reason in the error of an early close.
+            uses_tls: With `uses_sasl`, selects the likely causes in the error of an early close.
         """
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
         self.versions: BrokerVersions | None = None
         self.session_lifetime = 0.0
-        """Seconds from an authentication to the required re-authentication (KIP-368); 0 = never."""
+        """Seconds from authentication to the end of the session (KIP-368); 0 for no end."""
         self.session_end = math.inf
-        """Loop time at which the broker ends the session unless the client re-authenticates."""
+        """Loop time of the end of the session: without a re-authentication the broker closes the
+        connection."""
         self.user = ""
         """The authenticated user, if the mechanism names one."""
         self.last_used = loop.time()
@@ -246,7 +248,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The loop time since which the next response is due: the latest of the send time of the
         oldest in-flight request, the last response, and the end of a throttle. Infinity without an
         in-flight request."""
-        # The tokens of the in-flight requests are the futures of their responses.
+        # `InFlightRequest.token` is the future of the response.
         self._exchange = Exchange(client_id)
         self._reader = FrameReader(min(max_response_bytes, _MAX_HANDSHAKE_BYTES))
         # asyncio reads into this buffer, and then calls `buffer_updated`.
@@ -254,7 +256,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._max_response_bytes = max_response_bytes
         self._timer = DeadlineTimer(loop, self._on_deadline)
         self._transport: asyncio.Transport | None = None
-        self._goodbye: asyncio.TimerHandle | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[None] = loop.create_future()
         """Done when the transport has ended."""
         self.address: tuple[str, int] | None = None
@@ -264,11 +266,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.traffic = NodeTraffic()
-        """Counts bytes and requests. After the connect, all connections to a broker share one
+        """Counts of bytes and requests. After the connect, all connections to a broker share one
         object, see `Traffic.join`."""
         self._picked: dict[tuple[type[Request[Any]], int | None], int] = {}
         self.is_retired = False
-        """Whether new requests use another connection."""
+        """Whether the pool uses another connection for new requests."""
         self.is_proven = False
         """Whether a request after the handshake got a response."""
 
@@ -306,7 +308,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self.is_open and self.versions is not None and self.gate.is_open
 
     def retire(self) -> None:
-        """Close the connection as soon as no caller waits for a response on it.
+        """Close the connection as soon as no caller waits for a response.
 
         A retired connection still accepts requests: a producer keeps using it, for the order of its
         batches. A connection that has sent requests with acks=0 stays open, because the broker may
@@ -349,8 +351,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         bytes then wait in the write buffer). `timeout` is in seconds, by default `request_timeout`.
         Unless the future was cancelled, `on_response` is called with the response when it is read,
         before the tasks that wait for the future run; an Exception of `on_response` is set on the
-        future. A request that `authenticates` is sent while the connection re-authenticates, and
-        does not count as a use of the connection.
+        future. With `authenticates` the request is sent even during a re-authentication, and does
+        not update `last_used`.
 
         Raises KafkaConnectionError on a closed connection, NodeNotReadyError while the connection
         re-authenticates, UnsupportedVersionError, and ValueError for a request that cannot be
@@ -404,8 +406,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Wait until the gate is open, send `request`, and return its response (None with acks=0).
 
         Cancelling the call drops the response and leaves the connection open. Raises as
-        `send_nowait`, and RequestTimedOutError `timeout` seconds after the call or after sending;
-        the time of throttles does not count.
+        `send_nowait`. Also raises RequestTimedOutError if the request waits at the gate, or for its
+        response, longer than `timeout` seconds; the time of throttles does not count.
         """
         if not self.gate.is_open:
             await self.gate.wait(self._request_timeout if timeout is None else timeout)
@@ -430,7 +432,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def admit(self) -> None:
-        """Raise the limit of a response to the configured length, after the handshake."""
+        """Accept responses up to the configured `max_response_bytes`, after the handshake."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
@@ -463,10 +465,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._transport.close()
-        if self._goodbye is None and not self.closed.done():
+        if self._abort_timer is None and not self.closed.done():
             # A peer that does not read would keep the transport open: the remaining bytes and the
             # TLS close alert could not be sent.
-            self._goodbye = self._loop.call_later(self._request_timeout, self._transport.abort)
+            self._abort_timer = self._loop.call_later(self._request_timeout, self._transport.abort)
 
     def abort(self, error: KafkaError | None = None) -> None:
         """Close the connection as `close()` does, but discard the write buffer."""
@@ -498,8 +500,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             for frame in self._reader.advance(nbytes):
                 if self._exchange.has_silent and self._exchange.maybe_skip(frame):
                     continue
-                # This removes the oldest request even if its future was cancelled: the next
-                # response belongs to the next request.
+                # `receive` removes the oldest in-flight request even if its future was cancelled:
+                # the frame is the response to that request.
                 self._on_response(*self._exchange.receive(frame))
             if self.is_retired:
                 self._close_if_left()
@@ -512,14 +514,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
             log.exception("%s: unexpected error while reading", self.peer, extra=about(self.peer))
             self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
         except BaseException as error:
-            # For example SystemExit in an `on_response`. If the program continues, the responses
-            # that were read but not processed are lost, so abort the connection.
+            # For example SystemExit in an `on_response`. Responses after this one may have been
+            # read and are lost, so abort the connection in case the program continues.
             self.abort(self._interrupted(error))
             raise
 
     def pause_writing(self) -> None:
-        """Close the gate, because the write buffer is full. If it stays full for
-        `request_timeout`, the connection is aborted: requests with acks=0 have no deadline."""
+        """Close the gate, because the write buffer is full.
+
+        Abort the connection if the buffer stays full for `request_timeout`: requests with acks=0
+        have no deadline that would abort the connection.
+        """
         self._timer.arm(self.gate.pause() + self._request_timeout)
 
     def resume_writing(self) -> None:
@@ -532,9 +537,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             # Python 3.10 warns about TLS transports that were not closed explicitly.
             self._transport.close()
-        if self._goodbye is not None:
-            self._goodbye.cancel()
-            self._goodbye = None
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+            self._abort_timer = None
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -610,11 +615,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
         text, is_explained = loss_reason(exc)
         if not self.is_proven and not is_explained:
-            # At most the requests of the handshake got responses.
-            hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
+            # No request after the handshake got a response.
+            hint = early_close_hint(*self._security, has_versions=self.versions is not None)
             text += f" before it responded; {hint}"
         error = KafkaConnectionError(f"{self.peer}: {text}")
-        # Callers may examine the exception, such as a TLS alert.
+        # Callers may examine the cause, such as a TLS alert.
         error.__cause__ = exc
         return error
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aiokafka._compat import timeout_at
 from aiokafka._config.security import MADE_FOR_SERVERS, is_for_servers
 from aiokafka._subject import Subject, about
-from aiokafka._tasks import is_told_to_end, together, unless
+from aiokafka._tasks import is_task_cancelled, together, unless
 from aiokafka._version import __version__
 from aiokafka.errors import (
     KafkaConnectionError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLIENT_NAME",
     "Connector",
-    "Greeting",
+    "Negotiation",
     "ask_versions",
     "canonical",
     "format_address",
@@ -60,7 +60,7 @@ def format_address(host: str, port: int) -> str:
 def is_address(host: str, port: int) -> bool:
     """Return whether an address in a response is valid.
 
-    In metadata, a broker that is shutting down may have an empty address.
+    In a metadata response, a broker that is shutting down may have an empty address.
     """
     return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
 
@@ -73,16 +73,16 @@ async def resolve(host: str, port: int) -> list[str]:
     if _is_ip_address(host):
         return [host]
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(_text_of(info[4]) for info in infos))
+    addresses = list(dict.fromkeys(_ip_of(info[4]) for info in infos))
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address for this name")
     return addresses
 
 
-def _text_of(place: tuple[Any, ...]) -> str:
+def _ip_of(sockaddr: tuple[Any, ...]) -> str:
     """Return the IP address in a socket address; a link-local IPv6 address with its zone."""
-    zone = place[3] if len(place) == 4 else 0
-    return f"{place[0]}%{zone}" if zone and "%" not in str(place[0]) else str(place[0])
+    zone = sockaddr[3] if len(sockaddr) == 4 else 0
+    return f"{sockaddr[0]}%{zone}" if zone and "%" not in str(sockaddr[0]) else str(sockaddr[0])
 
 
 async def canonical(
@@ -102,7 +102,7 @@ async def canonical(
 
     # Resolve the names concurrently, because one slow name could use up the time.
     found = await together(names_of(*server) for server in servers)
-    return tuple(dict.fromkeys(place for places in found for place in places))
+    return tuple(dict.fromkeys(name for names in found for name in names))
 
 
 async def _name_of(address: str, port: int) -> str:
@@ -127,21 +127,21 @@ def _is_ip_address(host: str) -> bool:
 
 CLIENT_NAME = "aiokafka"
 
-# Limit of the ApiVersions requests on one connection: in the newest version, in the version that
-# the broker supports, and after an upgrade of the broker in the newest version again.
-_MAX_QUESTIONS = 4
+# Limit of the ApiVersions requests on one connection: in the client's version, in a version that
+# the broker supports, and, if the broker was upgraded, in a newer version again.
+_MAX_API_VERSIONS_REQUESTS = 4
 
 # ApiVersions responses have finalized features since this version.
 _FIRST_WITH_FEATURES = 3
 
 
-class Greeting:
-    """The ApiVersions version to send to one address, learned from earlier connections to it."""
+class Negotiation:
+    """State of the ApiVersions negotiation with one address, kept for later connections."""
 
     def __init__(self) -> None:
         self.newest = self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
-        """`api_versions_version` is the version of ApiVersions to send. `newest` limits this
-        version, for gateways that support fewer versions than the broker behind them."""
+        """`api_versions_version` is the version of ApiVersions to send. `newest` is its limit, for
+        gateways that support fewer versions of ApiVersions than the broker behind them."""
         self.is_untested = True
         """Whether this address has never responded to ApiVersions."""
         self.is_kafka_0_9 = False
@@ -149,61 +149,61 @@ class Greeting:
 
 
 def ask_versions(
-    connection: BrokerConnection, greeting: Greeting, timeout: float
+    connection: BrokerConnection, negotiation: Negotiation, timeout: float
 ) -> asyncio.Future[ApiVersionsResponse]:
-    """Send ApiVersions with client name and version (KIP-511); return the response's future."""
+    """Send ApiVersions with client name and version (KIP-511); return a future of the response."""
     request = ApiVersionsRequest(
         client_software_name=CLIENT_NAME, client_software_version=software_version()
     )
-    return connection.send_nowait(request, greeting.api_versions_version, timeout)
+    return connection.send_nowait(request, negotiation.api_versions_version, timeout)
 
 
 async def negotiate(
     connection: BrokerConnection,
-    greeting: Greeting,
+    negotiation: Negotiation,
     answer: asyncio.Future[ApiVersionsResponse],
     asked: int,
     timeout: float,
 ) -> BrokerVersions:
-    """Return the broker's versions from `answer`, the response to `ask_versions`; send the request
+    """Return the broker's versions from `answer`, the future of `ask_versions`; send the request
     again in another version if necessary.
 
-    `asked` is the version of the first request, because another connection may have changed the
-    version in `greeting` meanwhile. A broker that does not support the version responds in version
-    0: since Kafka 2.4 with its supported range, before without. Raises RequestTimedOutError without
+    `asked` is the version of the first request: another connection to this address may have changed
+    the version in `negotiation`. A broker that does not support the version responds in version 0;
+    since Kafka 2.4 this response contains the supported range. Raises RequestTimedOutError without
     a response, KafkaConnectionError, UnsupportedVersionError.
     """
-    for _ in range(_MAX_QUESTIONS):
+    for _ in range(_MAX_API_VERSIONS_REQUESTS):
         response = await answer
-        greeting.is_untested = False
+        negotiation.is_untested = False
         if response.error_code == NoError.errno:
-            # The broker may have been upgraded since it requested an older version.
-            best = min(_known_version(response), greeting.newest)
-            greeting.api_versions_version = best
+            # The broker may have been upgraded since its response lowered the version.
+            best = min(_newest_supported(response), negotiation.newest)
+            negotiation.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
                 return _versions(response)
-            # The version of the request has no finalized features in its response, but the broker
+            # A response in the version of this request has no finalized features, but the broker
             # supports a later version. Without another request, the client could not use
             # transaction.version 2.
-            asked, answer = best, ask_versions(connection, greeting, timeout)
+            asked, answer = best, ask_versions(connection, negotiation, timeout)
             continue
         if response.error_code != UnsupportedVersionError.errno:
             raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
         if asked == 0:
             raise UnsupportedVersionError(f"{connection.peer}: refused ApiVersions")
-        asked = greeting.api_versions_version = min(_known_version(response), asked - 1)
-        answer = ask_versions(connection, greeting, timeout)
+        asked = negotiation.api_versions_version = min(_newest_supported(response), asked - 1)
+        answer = ask_versions(connection, negotiation, timeout)
     answer.cancel()
     raise KafkaConnectionError(f"{connection.peer}: contradicts itself about ApiVersions")
 
 
 def software_version() -> str:
     """Return the version of this client in the form that brokers accept."""
-    # Brokers accept only [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? and close the connection else.
+    # Brokers close the connection unless [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? matches.
     return __version__.replace("+", "-")
 
 
-def _known_version(response: ApiVersionsResponse) -> int:
+def _newest_supported(response: ApiVersionsResponse) -> int:
     for api in response.api_keys:
         if api.api_key == ApiVersionsRequest.API_KEY:
             return max(0, api.max_version)
@@ -222,20 +222,21 @@ def _versions(response: ApiVersionsResponse) -> BrokerVersions:
 
 log = logging.getLogger("aiokafka.conn")
 
-# Seconds without a response to ApiVersions until a second connection tests for Kafka 0.9. The first
-# request stays in flight, so that a slow broker is not mistaken for an old broker.
-_PATIENCE = 1.0
-# A broker counts as Kafka 0.9 only if the second request of `_probe` gets no response within this
-# multiple of the time of the first request.
+# Seconds without a response to ApiVersions until `_probe` tests for Kafka 0.9 on a second
+# connection. ApiVersions stays in flight, so that a slow broker is not mistaken for an old broker.
+_PROBE_AFTER = 1.0
+# `_probe` takes a broker for Kafka 0.9 only if SaslHandshake gets no response within this multiple
+# of the response time of ListOffsets.
 _TIMES_SLOWER = 10
 
-# Servers other than Kafka (Azure Event Hubs) may close the connection for an ApiVersions version
-# that they do not support. This is the version of Kafka's clients from 2.4 to 3.8.
-_WIDELY_KNOWN = 3
+# The ApiVersions version of Kafka's clients from 2.4 to 3.8. Servers other than Kafka (Azure Event
+# Hubs) may close the connection for a later version.
+_WIDELY_SUPPORTED = 3
 
 
 class Connector:
-    """Opens connections to one address. Owns its Greeting, and the first IP address to try."""
+    """Opens connections to one address. Owns the state of its ApiVersions negotiation, and the
+    index of the IP address to try first."""
 
     def __init__(
         self,
@@ -254,14 +255,15 @@ class Connector:
         self._uses_sasl = config.security.uses_sasl
         self._sources = sources or CredentialSources(config)
         self.peer = self.rename(label, node_id)
-        self._greeting = Greeting()
+        self._negotiation = Negotiation()
         self._first_address = 0
+        # The last connection on which the broker was assumed to be Kafka 0.9.
         self._assumed: BrokerConnection | None = None
 
     @property
     def is_reached(self) -> bool:
         """Whether a broker at this address has ever responded to ApiVersions."""
-        return not self._greeting.is_untested
+        return not self._negotiation.is_untested
 
     def rename(self, label: str, node_id: int | None = None) -> Subject:
         """Change the label of the broker; return the broker's new name in messages."""
@@ -279,9 +281,9 @@ class Connector:
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
         if self._assumed is not None and not (may_be_0_9 and self._assumed.is_proven):
-            # The assumed Kafka 0.9 has responded to no request, or the cluster has a newer broker.
-            # So the broker was only slow, or was upgraded.
-            self._greeting, self._assumed = Greeting(), None
+            # The broker was only slow, or has been upgraded, if it responded to no request in the
+            # versions of Kafka 0.9, or if the cluster has a newer broker.
+            self._negotiation, self._assumed = Negotiation(), None
         addresses = await self._resolve(deadline)
         first = self._first_address % len(addresses)
         failures: list[KafkaConnectionError] = []
@@ -294,7 +296,7 @@ class Connector:
             except KafkaConnectionError as error:
                 failures.append(error)
                 continue
-            # The next call of `open` tries the address first that has worked.
+            # The next call of `open` tries this address first.
             self._first_address = (first + index) % len(addresses)
             return connection
         if len(failures) == 1:
@@ -311,36 +313,37 @@ class Connector:
             text = f"{self.peer}: the host name could not be resolved in time"
             raise KafkaConnectionError(text) from None
         except (OSError, ValueError) as error:
-            # ValueError: the host name is invalid, such as with a zero byte.
+            # ValueError: the host name is invalid, for example because of a zero byte.
             raise connect_failure(error, self.peer, uses_tls=False) from error
 
     async def _open_address(
         self, address: str, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
-        greeting, asked = self._greeting, self._greeting.api_versions_version
+        negotiation, asked = self._negotiation, self._negotiation.api_versions_version
         connection = await self._connect(address, deadline)
         try:
-            return await self._greet_in_time(connection, address, deadline, may_be_0_9)
+            return await self._handshake_in_time(connection, address, deadline, may_be_0_9)
         except KafkaConnectionError:
             is_over = asyncio.get_running_loop().time() >= deadline
-            is_new = asked > _WIDELY_KNOWN and greeting.is_untested
+            is_new = asked > _WIDELY_SUPPORTED and negotiation.is_untested
             if is_over or not (is_new and _is_cut_off(connection)):
                 raise
-        greeting.newest = greeting.api_versions_version = _WIDELY_KNOWN
+        negotiation.newest = negotiation.api_versions_version = _WIDELY_SUPPORTED
         try:
             connection = await self._connect(address, deadline)
-            return await self._greet_in_time(connection, address, deadline, may_be_0_9)
+            return await self._handshake_in_time(connection, address, deadline, may_be_0_9)
         finally:
-            if greeting.is_untested:
-                # The older version has not helped, so the version was not the reason.
-                greeting.newest = greeting.api_versions_version = asked
+            if negotiation.is_untested:
+                # The broker did not respond to the older version either, so the version was not the
+                # reason for the closed connection.
+                negotiation.newest = negotiation.api_versions_version = asked
 
-    async def _greet_in_time(
+    async def _handshake_in_time(
         self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
         try:
             async with timeout_at(deadline):
-                return await self._greet(connection, address, deadline, may_be_0_9)
+                return await self._handshake(connection, address, deadline, may_be_0_9)
         except asyncio.TimeoutError:
             error = KafkaConnectionError(
                 f"{connection.peer}: connected, but the broker did not finish the handshake in time"
@@ -362,7 +365,7 @@ class Connector:
         peer = self.peer
         if address != self.host:
             peer = Subject(f"{peer} at {address}", **peer.fields)
-        context = await self._tls_settings(peer, deadline) if self._uses_tls else None
+        context = await self._tls_context(peer, deadline) if self._uses_tls else None
         try:
             async with timeout_at(deadline):
                 transport, connection = await loop.create_connection(
@@ -387,16 +390,16 @@ class Connector:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
 
-    async def _tls_settings(self, peer: str, deadline: float) -> ssl.SSLContext:
+    async def _tls_context(self, peer: str, deadline: float) -> ssl.SSLContext:
         """Return the configured TLS context, or the result of the configured function, which is
         called for each connection."""
         source = self._config.security.ssl_context
         if not callable(source):
             return cast("ssl.SSLContext", source)
         try:
-            return await self._sources.tls.call(lambda: _made_settings(source, deadline))
+            return await self._sources.tls.call(lambda: _created_context(source, deadline))
         except KafkaConnectionError as error:
-            # Name this broker in the error: the function may have been called for another broker.
+            # Name this broker: the error may be from a call of the function for another broker.
             raise KafkaConnectionError(f"{peer}: {error.args[0]}") from error.__cause__
 
     def _new_connection(self, peer: str) -> BrokerConnection:
@@ -410,26 +413,28 @@ class Connector:
             uses_sasl=self._uses_sasl,
         )
 
-    async def _greet(
+    async def _handshake(
         self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
-        if self._greeting.is_kafka_0_9:
+        if self._negotiation.is_kafka_0_9:
             return self._assume_0_9(connection)
         left = deadline - asyncio.get_running_loop().time()
-        asked = self._greeting.api_versions_version
-        answer = ask_versions(connection, self._greeting, left)
+        asked = self._negotiation.api_versions_version
+        answer = ask_versions(connection, self._negotiation, left)
         is_kept = False
         try:
-            is_unknown = self._greeting.is_untested and may_be_0_9
+            is_unknown = self._negotiation.is_untested and may_be_0_9
             if is_unknown and not self._uses_sasl:
-                await asyncio.wait((answer,), timeout=min(_PATIENCE, left / 2))
+                await asyncio.wait((answer,), timeout=min(_PROBE_AFTER, left / 2))
                 if not answer.done():
                     old = await self._probe(address, answer, deadline)
                     if old is not None:
                         is_kept = True
                         self._keep_asking(connection, answer, old)
                         return old
-            connection.versions = await negotiate(connection, self._greeting, answer, asked, left)
+            connection.versions = await negotiate(
+                connection, self._negotiation, answer, asked, left
+            )
         finally:
             if not is_kept:
                 _discard(answer)
@@ -452,9 +457,10 @@ class Connector:
         1. On a second connection the client sends ListOffsets v0, which Kafka 0.9 supports, and
            then SaslHandshake, which only newer brokers support.
         2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake within ten
-           times the time of ListOffsets. On a slow network, the response to ListOffsets would be
-           late as well.
-        3. Kafka 4, which no longer supports ListOffsets v0 (KIP-896), closes the connection.
+           times the response time of ListOffsets. On a slow network, the response to ListOffsets
+           would be late as well.
+        3. Kafka 4, which no longer supports ListOffsets v0 (KIP-896), closes the connection, so the
+           result is None.
         """
         from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
         from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
@@ -467,15 +473,15 @@ class Connector:
         left = deadline - asked_at
         nothing = ListOffsetsRequest(replica_id=-1, topics=[])
         control = connection.send_nowait(nothing, version=0, timeout=left)
-        # SaslHandshake, and not ApiVersions again, with which alone a broker may be slow. Newer
-        # brokers respond to SaslHandshake with an error.
+        # Send SaslHandshake instead of another ApiVersions, because a broker may be slow to respond
+        # to ApiVersions alone. Newer brokers respond to this SaslHandshake with an error.
         unasked = SaslHandshakeRequest(mechanism="")
         newer = connection.send_nowait(unasked, version=0, timeout=left)
         try:
             await asyncio.wait((control, unanswered), return_when=asyncio.FIRST_COMPLETED)
             if unanswered.done() or control.exception() is not None:
                 return None
-            patience = max(_PATIENCE, _TIMES_SLOWER * (loop.time() - asked_at))
+            patience = max(_PROBE_AFTER, _TIMES_SLOWER * (loop.time() - asked_at))
             await asyncio.wait(
                 (newer, unanswered), timeout=patience, return_when=asyncio.FIRST_COMPLETED
             )
@@ -490,32 +496,36 @@ class Connector:
             self.peer,
             extra=about(self.peer),
         )
-        self._greeting.is_kafka_0_9 = True
+        self._negotiation.is_kafka_0_9 = True
         return self._assume_0_9(await self._connect(address, deadline))
 
     def _keep_asking(
         self, asked: BrokerConnection, answer: asyncio.Future[Any], assumed: BrokerConnection
     ) -> None:
-        """Abort `assumed`, the connection to an assumed Kafka 0.9, if the broker still responds to
-        ApiVersions. That request stays in flight until its deadline, or until `assumed` ends."""
+        """Abort `assumed`, the connection to an assumed Kafka 0.9, if `answer` is resolved.
 
-        def judge(_: asyncio.Future[Any]) -> None:
+        `answer` is the response to ApiVersions on the connection `asked`. The request stays in
+        flight until its deadline, or until `assumed` closes.
+        """
+
+        def on_api_versions(_: asyncio.Future[Any]) -> None:
             asked.abort()
             if answer.cancelled() or answer.exception() is not None:
                 return
             text = "answers ApiVersions after all, so it is not Kafka 0.9"
             log.info("%s: %s", self.peer, text, extra=about(self.peer))
-            self._greeting, self._assumed = Greeting(), None
-            self._greeting.is_untested = False
+            self._negotiation, self._assumed = Negotiation(), None
+            self._negotiation.is_untested = False
             assumed.abort(KafkaConnectionError(f"{assumed.peer}: {text}"))
 
-        answer.add_done_callback(judge)
+        answer.add_done_callback(on_api_versions)
         assumed.closed.add_done_callback(lambda _: asked.abort())
 
     async def _connect_beside(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return a second connection; None if the connect fails, or ApiVersions responds first."""
+        """Return a second connection to the broker; None if the connect fails, or if `unanswered`,
+        the response to ApiVersions on the first connection, arrives before."""
         made: list[BrokerConnection] = []
 
         async def connect() -> BrokerConnection:
@@ -541,7 +551,7 @@ class Connector:
 
 
 def _is_cut_off(connection: BrokerConnection) -> bool:
-    """Return whether the peer closed the connection without a byte and without a TLS error."""
+    """Return whether the peer closed the connection without a byte, and not because of TLS."""
     cause = None if connection.error is None else connection.error.__cause__
     return not connection.traffic.bytes_in and (cause is None or isinstance(cause, ConnectionError))
 
@@ -552,16 +562,16 @@ def _discard(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
-    """Return the TLS context that the application's function `source` returns. Raises
-    KafkaConnectionError if the function fails or returns something else."""
+async def _created_context(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
+    """Return the TLS context from `source`, the application's function. Raises KafkaConnectionError
+    if the function fails or returns anything else."""
     try:
         context: object = source()
         if inspect.isawaitable(context):
             async with timeout_at(deadline):
                 context = await context
     except asyncio.CancelledError as error:
-        if is_told_to_end():
+        if is_task_cancelled():
             raise
         raise KafkaConnectionError(
             "what the function given as ssl_context awaits was cancelled"

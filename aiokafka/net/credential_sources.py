@@ -24,7 +24,7 @@ class CredentialSource:
         self._delays = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         self._failure: KafkaError | None = None
         self._retry_at = 0.0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `ask`, or raise the exception of `ask`.
@@ -35,7 +35,7 @@ class CredentialSource:
         failures = self._delays.failures
         if not failures:
             return await self._ask(ask)
-        async with self._turn:
+        async with self._lock:
             if self._delays.failures == failures:
                 loop = asyncio.get_running_loop()
                 await asyncio.sleep(max(0.0, self._retry_at - loop.time()))

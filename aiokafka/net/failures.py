@@ -18,13 +18,12 @@ __all__ = [
     "early_close_hint",
     "handshake_failure",
     "loss_reason",
-    "said",
+    "sanitized",
 ]
 
 REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
-"""Errors for rejected credentials, which are fatal at the start of a client. A running client,
-whose credentials were accepted before, may retry: operators rotate credentials on one broker after
-another."""
+"""Errors for rejected credentials, which are fatal at the start of a client. A running client may
+retry, because operators rotate credentials on one broker after another."""
 
 # TLS alerts of the peer, by the endings of their OpenSSL names.
 _WANTS_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
@@ -50,24 +49,24 @@ _REMEDIES = {
 
 
 _MAX_SHOWN = 500
-# A shorter secret may be part of the text by chance, and a mask would reveal it.
+# A shorter secret may be part of the text by chance, and replacing it would reveal the secret.
 _LEAST_HIDDEN = 12
 
 
-def said(words: str, secret: str = "") -> str:
-    """Return the text `words` of a peer on one line, shortened, and without `secret`."""
+def sanitized(text: str, secret: str = "") -> str:
+    """Return the `text` of a peer on one line, shortened, and without `secret`."""
     if len(secret) >= _LEAST_HIDDEN:
-        words = words.replace(secret, "***")
-    words = words[:_MAX_SHOWN]
+        text = text.replace(secret, "***")
+    text = text[:_MAX_SHOWN]
     # The peer may be hostile: line breaks would forge log lines, and escapes control a terminal.
-    return "".join(char if char.isprintable() else " " for char in words)
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def handshake_failure(code: int, peer: str, request: str, why: str = "") -> KafkaConnectionError:
     """Return the error for an unexpected error code in the handshake.
 
-    The error of `code` is only its cause: a caller could mistake that error for the error of its
-    own request.
+    The error of `code` is only the cause of the returned error: otherwise a caller could take it
+    for the error of its own request.
     """
     cause = for_code(code)(why) if why else for_code(code)()
     failure = KafkaConnectionError(f"{peer}: refused {request}: {cause}")
@@ -146,23 +145,23 @@ def loss_reason(error: Exception | None) -> tuple[str, bool]:
     return f"connection lost: {str(error) or type(error).__name__}", False
 
 
-def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> str:
+def early_close_hint(uses_tls: bool, uses_sasl: bool, *, has_versions: bool) -> str:
     """Return the likely causes if a broker closes a connection during the handshake.
 
-    With `is_greeted` the broker has responded to ApiVersions, which needs no SASL.
+    With `has_versions` the broker has responded to ApiVersions, which needs no SASL.
     """
     causes = []
-    if not uses_tls and not is_greeted:
+    if not uses_tls and not has_versions:
         causes.append("the listener expects TLS (set security_protocol to SSL or SASL_SSL)")
     if not uses_sasl:
         causes.append(
             "the listener expects SASL (set security_protocol to SASL_PLAINTEXT or SASL_SSL)"
         )
-    elif not is_greeted:
+    elif not has_versions:
         causes.append("the listener does not use SASL")
-    if uses_tls and not is_greeted:
+    if uses_tls and not has_versions:
         causes.append("the listener requires a client certificate, or refused the one it got")
-    if not is_greeted:
+    if not has_versions:
         causes.append("this is not a Kafka broker")
     causes.append("the broker is shutting down")
     return "possible causes: " + "; ".join(causes)

@@ -35,7 +35,7 @@ _LONGEST_SILENCE = 10.0
 _SHORTEST_ROUND = 0.1
 
 # A cluster with a broker of this release or later has no broker of Kafka 0.9.
-_MODERN = (2, 4, 0)
+_RULES_OUT_0_9 = (2, 4, 0)
 # The first release that supports ApiVersions.
 _WITH_VERSIONS = (0, 10, 0)
 
@@ -61,7 +61,7 @@ _PURPOSES = tuple(map(int, ConnectionGroup))
 
 class Endpoint:
     """The address of a node, its name in messages (`label`), and the source of the address
-    (`origin`), which the error names if no connect has ever succeeded."""
+    (`origin`), which errors name until a connect succeeds."""
 
     __slots__ = ("address", "label", "origin")
 
@@ -104,8 +104,8 @@ class _Node:
 
 
 class _Attempt:
-    """One connect in progress, and the futures of the callers that wait for the connection. An
-    empty `waiters` means that a connect to a newer address has taken over the callers."""
+    """One connect in progress, and the futures of the callers that wait for the connection.
+    `waiters` is empty after the callers were moved to a connect to a newer address."""
 
     __slots__ = ("address", "waiters")
 
@@ -154,12 +154,12 @@ class ConnectionPool:
         self._longest_silence = min(_LONGEST_SILENCE, config.request_timeout / 2)
         self._open: dict[tuple[int, int], BrokerConnection] = {}
         # Connections that the client has closed or retired, whose transports may still be open.
-        # Weak references suffice, because an open transport refers to its connection.
+        # A weak reference is enough, because an open transport refers to its connection.
         self._leaving: weakref.WeakKeyDictionary[BrokerConnection, None]
         self._leaving = weakref.WeakKeyDictionary()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
         self._nodes: dict[int, _Node] = {}
-        self._is_modern = False  # a broker of the cluster is Kafka 2.4 or later
+        self._excludes_0_9 = False  # a broker of the cluster is Kafka 2.4 or later
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._sources = CredentialSources(config)
@@ -239,8 +239,8 @@ class ConnectionPool:
         connection = self._open.get((node_id, purpose))
         if connection is None or not connection.is_open:
             return None
-        # On connections for other purposes late responses are normal: for example, the response to
-        # a JoinGroup takes as long as the rebalance.
+        # On connections for other purposes late responses are normal. For example, the response to
+        # JoinGroup takes as long as the rebalance.
         if purpose == ConnectionGroup.DEFAULT and not self._responds(connection):
             text = "%s: new requests take another connection, for this one gives no response"
             log.debug(text, connection.peer, extra=about(connection.peer))
@@ -270,9 +270,10 @@ class ConnectionPool:
             self._follow(key, attempt)
 
     def leave_all(self, why: str) -> None:
-        """Close every connection to a broker, because its name may resolve to another address now.
+        """Close the connections to all brokers, because their host names may resolve to other IP
+        addresses now.
 
-        Connections to the new addresses may be closed as well; the next request connects again.
+        Connections to the new IP addresses are closed as well; the next request connects again.
         """
         for node_id, purpose in list(self._open):
             if node_id >= 0:
@@ -298,12 +299,12 @@ class ConnectionPool:
         if connection is None or node is None:
             return
         key = (node_id, int(ConnectionGroup.DEFAULT))
-        # Another call may have connected to the broker meanwhile: keep that connection.
+        # Prefer a connection that was opened to the broker itself.
         if self.find(node_id) is not None or not connection.is_open:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        # Later connects use the broker's own address: the bootstrap name may be ambiguous.
+        # Later connects use the broker's own address: the bootstrap name may resolve to others.
         node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint.address
@@ -388,14 +389,14 @@ class ConnectionPool:
         brokers accept connections and close them at once."""
         lost = self._open.pop(key, None)
         if lost is not None:
-            # `peek()` does not count a failure, because only a failed connect is one.
+            # Use `peek()`, because only a failed connect increases the backoff.
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
             if not lost.closed.done():
                 self._leaving[lost] = None
 
     def _follow(self, key: tuple[int, int], attempt: _Attempt) -> None:
         """If the broker's address has changed since `attempt` began, move its waiters to an attempt
-        at the new address: the old one may hang until its timeout."""
+        at the new address: the attempt at the old address may hang until its timeout."""
         endpoint = self._metadata.endpoint_of(key[0])
         if key[0] >= 0 and endpoint is not None and endpoint.address != attempt.address:
             self._begin(key, attempt.waiters[:])
@@ -423,7 +424,7 @@ class ConnectionPool:
             if not attempt.waiters:
                 return
             connection = await node.connector.open(
-                self._loop.time() + node.setup.peek(), may_be_0_9=not self._is_modern
+                self._loop.time() + node.setup.peek(), may_be_0_9=not self._excludes_0_9
             )
         except Exception as failure:
             error = self._note_failure(key[0], node, failure)
@@ -447,13 +448,14 @@ class ConnectionPool:
             connection.abort()
             return
         node.succeed(connection)
-        if connection.versions is not None and connection.versions.release >= _MODERN:
-            self._learn_of_modern()
+        if connection.versions is not None and connection.versions.release >= _RULES_OUT_0_9:
+            self._exclude_0_9()
         self.traffic.connects += 1
         connection.traffic = self.traffic.join(key[0], connection.traffic)
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
-            # A bootstrap connection was adopted meanwhile: keep it, because it may be in use.
+            # `adopt` has assigned a bootstrap connection to this broker during the connect. Keep
+            # the bootstrap connection, because it may be in use.
             self._dismiss(connection)
             attempt.succeed(adopted)
             return
@@ -470,12 +472,12 @@ class ConnectionPool:
         log.debug("%s: connected", connection.peer, extra=about(connection.peer))
         attempt.succeed(connection)
 
-    def _learn_of_modern(self) -> None:
-        """Close the connections to brokers that were taken for Kafka 0.9. Because the cluster has a
-        broker of Kafka 2.4 or later, these brokers were only slow to respond to ApiVersions."""
-        if self._is_modern:
+    def _exclude_0_9(self) -> None:
+        """Close the connections to brokers that were assumed to be Kafka 0.9: the cluster has a
+        broker of Kafka 2.4 or later, so these brokers were only slow to respond to ApiVersions."""
+        if self._excludes_0_9:
             return
-        self._is_modern = True
+        self._excludes_0_9 = True
         for connection in self._open.values():
             if connection.versions is not None and connection.versions.release < _WITH_VERSIONS:
                 text = f"{connection.peer}: is beside a newer broker, so it is not Kafka 0.9"

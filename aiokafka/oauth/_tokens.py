@@ -18,7 +18,7 @@ from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._config.options import Milliseconds, Number, Options, option
 from aiokafka._retry import Backoff
-from aiokafka._tasks import is_told_to_end
+from aiokafka._tasks import is_task_cancelled
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
 
@@ -387,7 +387,7 @@ class CachedTokenProvider(AbstractTokenProvider):
                     try:
                         return _checked(await self.fetch())
                     except asyncio.CancelledError as error:
-                        if is_told_to_end():
+                        if is_task_cancelled():
                             raise
                         last = KafkaConnectionError(
                             f"{type(self).__name__}.fetch: what it awaits was cancelled"

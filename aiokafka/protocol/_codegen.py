@@ -94,7 +94,7 @@ class Source:
         return name
 
 
-# Shorter record sets are copied: a separate buffer would cost more than the copy.
+# Record sets below this size are copied: a separate buffer would cost more than the copy.
 _SEPARATE_FROM = 1024
 
 
@@ -178,6 +178,7 @@ class _EncoderWriter(Source):
         super().__init__(scope)
         self.version = version
         self.flexible = flexible
+        # The queued run: the `struct` code and expression of each value.
         self._run: list[tuple[str, str]] = []
 
     # -- runs of fixed-width values
@@ -215,8 +216,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that raises UnsupportedVersionError if a field that the version lacks has a
-        value."""
+        """Write a check that raises UnsupportedVersionError if a field that the version lacks does
+        not have its default."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -234,7 +235,7 @@ class _EncoderWriter(Source):
             self.line(f"{writer}({variable}, out)")
 
     def _tag_writer(self, name: str, tagged: list[Field], defaults: list[str]) -> Source:
-        """Write a function that writes a section of tagged fields."""
+        """Write the function `name`, which encodes the tagged fields of a struct."""
         writer = _EncoderWriter(self.scope, self.version, self.flexible)
         with writer.block(f"def {name}(o, sink):"):
             writer.line("found = []")
@@ -386,7 +387,9 @@ class _DecoderWriter(Source):
         super().__init__(scope)
         self.version = version
         self.flexible = flexible
-        self._integers: tuple[str, str, str] | None = None  # an array at the start of the run
+        # The queued run: an array of integers at its start, then the `struct` code and target of
+        # each fixed-width field, then lines that use the targets.
+        self._integers: tuple[str, str, str] | None = None
         self._run: list[tuple[str, str]] = []
         self._after: list[str] = []
 
@@ -446,7 +449,7 @@ class _DecoderWriter(Source):
                 self.line("pos = skip_tags(buf, pos - 1, size)")
 
     def _tag_reader(self, name: str, tagged: list[Field], path: str) -> Source:
-        """Write a function that reads a section of tagged fields."""
+        """Write the function `name`, which decodes the tagged fields of a struct."""
         writer = _DecoderWriter(self.scope, self.version, self.flexible)
         with writer.block(f"def {name}(buf, pos, limit, o):"):
             writer.line("count, pos = uvarint(buf, pos)")
@@ -454,7 +457,7 @@ class _DecoderWriter(Source):
             with writer.block("while count > 0:"):
                 writer.line("count -= 1")
                 writer.line("tag, pos = uvarint(buf, pos)")
-                # Tags ascend (KIP-482), so a field cannot be repeated a million times.
+                # Tags must ascend (KIP-482): otherwise a peer could repeat a field a million times.
                 with writer.block("if tag <= previous:"):
                     writer.line(f"raise bad_value({path + ' tag'!r}, tag)")
                 writer.line("previous = tag")

@@ -33,10 +33,10 @@ GENERATED = {
 _VERSIONS = {"InitProducerId": 5}
 
 MALFORMED = (KafkaProtocolError, struct.error, IndexError, UnicodeDecodeError)
-"""What decoders raise for malformed bytes; `Codec.malformed` names the message."""
+"""Errors that decoders raise for malformed bytes; `Codec.malformed` adds the message's name."""
 
 UNENCODABLE = (struct.error, TypeError, AttributeError, KeyError, ValueError, OverflowError)
-"""What encoders raise for values that do not fit their types; `explain` names the field."""
+"""Errors that encoders raise for values that do not fit their types; `explain` finds the field."""
 
 
 class Codec(Generic[M]):
@@ -50,13 +50,13 @@ class Codec(Generic[M]):
         self._decode: Callable[[bytes | bytearray, int], tuple[M, int]] | None = None
 
     def encoder(self) -> Callable[[M, bytearray], list[bytes | bytearray | memoryview]]:
-        """Return the function that `encode` calls. It raises an error of UNENCODABLE."""
+        """Return the function that `encode` calls; the function raises errors of UNENCODABLE."""
         if self._encode is None:
             self._encode = self._function("encode")
         return self._encode
 
     def decoder(self) -> Callable[[bytes | bytearray, int], tuple[M, int]]:
-        """Return the function that `decode` calls. It raises an error of MALFORMED."""
+        """Return the function that `decode` calls; the function raises errors of MALFORMED."""
         if self._decode is None:
             self._decode = self._function("decode")
         return self._decode
@@ -113,13 +113,13 @@ class Codec(Generic[M]):
             raise self.malformed(error, len(data)) from error
 
     def malformed(self, error: Exception, size: int) -> KafkaProtocolError:
-        """Return the error for a message in `size` bytes, of which `decoder()` has raised
-        `error`."""
+        """Return the KafkaProtocolError for `error`, which the decoder raised for a buffer of
+        `size` bytes."""
         return KafkaProtocolError(f"{self}: {_describe(error, size)}")
 
     def _function(self, kind: str) -> Callable[..., Any]:
-        """Return the encoder or decoder: the function that the build has generated, otherwise a
-        function that is compiled now."""
+        """Return the encoder or decoder: the function that the build has generated, or else a
+        function that `_codegen` compiles now."""
         name = f"{kind}_{self.cls.__name__}_v{self.version}"
         built = generated(name, self.cls, self.version)
         if built is None:

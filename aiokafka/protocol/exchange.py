@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # -- The headers of requests and responses
 
-# These functions encode request header version 1, or 2 (with tagged fields) for flexible versions,
-# and response header version 0, or 1 (with tagged fields) for flexible versions.
+# The versions of the headers: 1 for requests and 0 for responses; in flexible versions 2 and 1,
+# which have tagged fields.
 
 
 API_VERSIONS_KEY = 18
@@ -101,8 +101,8 @@ def decode_request_header(
 
 # -- Frames: a length (int32) and the content
 
-# Made for `asyncio.BufferedProtocol`: the event loop reads into a buffer of the FrameReader. Small
-# frames pass through one scratch buffer. A large frame gets its own buffer, after its length was
+# For `asyncio.BufferedProtocol`: the event loop reads into a buffer of the FrameReader. Small
+# frames are read into one scratch buffer. A large frame gets its own buffer, after its length was
 # checked, so that the frame is not copied again.
 
 
@@ -112,7 +112,7 @@ class FrameTooLargeError(KafkaProtocolError):
 
 SCRATCH_BYTES = 65536
 
-# An unfinished frame longer than this gets its own buffer.
+# An incomplete frame of more bytes than this gets its own buffer.
 _LARGE = 8192
 
 # First bytes of other protocols. As the length of a frame, each of them exceeds 300 MB.
@@ -256,13 +256,13 @@ _plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
 
 
 class InFlightRequest:
-    """A request in the queue of an Exchange, which adds its class and its correlation id.
+    """A request in the queue of an Exchange. `Exchange.send` sets its class and correlation id.
 
     Args:
         token: Identifies the request for the caller, such as the future of its response.
         deadline: The time until which the response is expected.
         sent_at: The time of the call that sends the request.
-        on_response: A function for the response, kept for the caller.
+        on_response: The function that the owner of the Exchange calls with the response.
     """
 
     __slots__ = (
@@ -310,11 +310,12 @@ class Exchange:
         self.in_flight: deque[InFlightRequest] = deque()
         """The in-flight requests, the oldest first; only the Exchange changes the queue."""
         name = b"" if client_id is None else client_id.encode()
-        # The header with room for `_HEAD`. The client id has an int16 length, also in flexible
-        # versions, which have tagged fields after it.
+        # The start of a request frame: zero bytes in place of `_HEAD`, and the client id, which has
+        # an int16 length even in flexible versions. Flexible versions have tagged fields after it.
         head = bytes(_HEAD.size) + _INT16.pack(-1 if client_id is None else len(name)) + name
         self._heads = (head, head + b"\0")
         self._padded: set[_Plan] = set()
+        # The correlation ids of the last request, and of the last response.
         self._last_id = 0
         self._answered_id = 0
         self.has_silent = False
@@ -354,8 +355,8 @@ class Exchange:
         return buffers
 
     def send_raw(self, payload: bytes, expected: InFlightRequest) -> Buffers:
-        """Append `expected` to the queue; return the buffers of bytes without a header to write (a
-        SASL token after SaslHandshake v0)."""
+        """Append `expected` to the queue; return the buffers to write for `payload`, which gets no
+        request header (a SASL token after SaslHandshake v0)."""
         self.in_flight.append(expected)
         return [_INT32.pack(len(payload)) + payload]
 
@@ -413,7 +414,7 @@ class Exchange:
             self._padded.add(plan)
             self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
         self._answered_id = correlation_id
-        # Only now: after an error above `drain` returns the request.
+        # Remove the request last: after an error above, `drain` must return it.
         self.in_flight.popleft()
         return request, response
 
@@ -460,7 +461,7 @@ def _decode_old_api_versions(
     frame: bytes | bytearray, offset: int, plan: _Plan, error: Exception
 ) -> tuple[Any, int]:
     """Decode an ApiVersions response in version 0 after `error`, the failure to decode the response
-    in the requested version. Raises the KafkaProtocolError for all other responses.
+    in the requested version. Raises KafkaProtocolError for all other responses.
 
     A broker that does not support the requested version responds in version 0 (KIP-511). A gateway
     may convert that response to the requested version. Bytes of version 0 never decode as a later

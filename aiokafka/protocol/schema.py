@@ -252,7 +252,7 @@ class Field:
         self.secret = spec.secret
 
 
-# Objects of a class that are made before a constructor is compiled for it.
+# The number of objects of a class that `Struct._assign` fills before a constructor is compiled.
 _MOST_UNCOMPILED = 8
 
 
@@ -282,16 +282,16 @@ class Struct:
     def __init__(self, **values: Any) -> None:
         cls = type(self)
         if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
-            return  # all defaults, as for defaults of fields: not worth compiling a constructor
-        # Compiling a constructor takes as long as dozens of calls of this one, and until its first
-        # record, a client makes few messages of each class. So a later call compiles it.
+            return  # no attribute to set: the class attributes are the defaults
+        # Compiling a constructor takes as long as dozens of calls of `_assign`, and a client makes
+        # few messages of each class before its first record. So only a later call compiles it.
         init = vars(cls).get("_init")
         if init is None:
             made = vars(cls).get("_made", 0)
             if made < _MOST_UNCOMPILED and self._assign(values):
                 cls._made = made + 1
                 return
-            # The constructor replaces this one.
+            # Later calls use the compiled constructor instead of this method.
             init = cls._init = _make_init(cls)
             if cls.__init__ is Struct.__init__:
                 cls.__init__ = init  # type: ignore[method-assign]
@@ -357,7 +357,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Request(Message, Generic[R]):
-    """A request to a broker; the parameter is the class of its response."""
+    """A request to a broker; the type parameter is the class of the response."""
 
     API_KEY: ClassVar[int]
     RESPONSE: ClassVar[type[Response]]

@@ -41,7 +41,8 @@ _RELEASES = (
     ((0, 10, 0), 18, 0),  # ApiVersions
 )
 
-_ONLY_WITH_KRAFT = frozenset((55, 64))  # DescribeQuorum, UnregisterBroker
+# A broker with one of these APIs runs in KRaft mode: DescribeQuorum, UnregisterBroker.
+_ONLY_WITH_KRAFT = frozenset((55, 64))
 
 
 class BrokerVersions:
@@ -147,6 +148,7 @@ _FIRST = """
 4.1    76 77 78 79 83 84 85 86 87 88 89 90 91 92
 """
 
+# The API keys that exist only in KRaft mode.
 _OF_KRAFT = frozenset((55, 64, 71, 72, 74, 75, 80, 81))
 
 # In ZooKeeper mode brokers had these APIs in earlier releases than in KRaft mode (since 2.8).

@@ -296,7 +296,7 @@ async def test_commit_says_that_what_was_handed_out_is_not_ours_any_more(
 
 def revoked_in_memory() -> int:
     gc.collect()
-    return sum(type(each).__name__ == "RevokedInHand" for each in gc.get_objects())
+    return sum(type(each).__name__ == "RevokedRecords" for each in gc.get_objects())
 
 
 async def test_what_was_taken_away_before_the_last_call_is_not_kept(

@@ -31,7 +31,7 @@ LIMIT = 1000
 @pytest.fixture(autouse=True)
 def _soon_taken_for_0_9(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that leaves ApiVersions unanswered is otherwise waited for for two seconds."""
-    monkeypatch.setattr("aiokafka.net.connector._PATIENCE", 0.1)
+    monkeypatch.setattr("aiokafka.net.connector._PROBE_AFTER", 0.1)
 
 
 @pytest.mark.parametrize("version", ["0.9", "0.10.2"])

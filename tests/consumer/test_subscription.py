@@ -84,7 +84,7 @@ def test_the_latest_partitions_that_were_given_up_are_remembered() -> None:
         return_records(subscriptions, number + 1)
     subscriptions.assign([])
     latest = {TopicPartition(f"of-day-{number}", 0): number + 1 for number in range(501, 10_500)}
-    assert subscriptions.given_up == {**latest, T0: 10_500}
+    assert subscriptions.revoked_after_reading == {**latest, T0: 10_500}
 
 
 def test_large_assignments_are_remembered_whole_when_they_are_given_up() -> None:
@@ -95,7 +95,7 @@ def test_large_assignments_are_remembered_whole_when_they_are_given_up() -> None
         subscriptions.assign(tps)
         return_records(subscriptions, call)
     subscriptions.assign([])
-    assert subscriptions.given_up.keys() == set(large)
+    assert subscriptions.revoked_after_reading.keys() == set(large)
 
 
 def test_patterns_match_topics_as_they_come() -> None:

@@ -1,4 +1,5 @@
-"""Figures of the house: `python -m tests.house.figures [folder of the package]`, `make figures`."""
+"""Figures of the source code: `python -m tests.house.figures [folder of the package]`, part of
+`make figures`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """How much a class has."""
+    """The number of methods and attributes of a class."""
 
     name: str
     methods: int
@@ -35,14 +36,14 @@ class Line:
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:
-    """Yield every function of a module, methods and inner ones included."""
+    """Yield every function of a module, including methods and inner functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
 
 def length(function: Function) -> int:
-    """Count lines from the signature to the end, without the docstring."""
+    """Return the number of lines from the signature to the end, without the docstring."""
     end = function.end_lineno or function.lineno
     total = end - function.lineno + 1
     first = function.body[0]
@@ -52,7 +53,7 @@ def length(function: Function) -> int:
 
 
 def class_figures(tree: ast.AST) -> Iterator[ClassFigures]:
-    """Yield the methods of each class, and the attributes that its methods set on `self`."""
+    """Yield the figures of each class; attributes are those that its methods set on `self`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             methods = [each for each in node.body if isinstance(each, Function)]
@@ -72,7 +73,7 @@ def class_figures(tree: ast.AST) -> Iterator[ClassFigures]:
 
 
 def docstring_lines(tree: ast.AST) -> set[int]:
-    """Return the numbers of the lines that docstrings take."""
+    """Return the line numbers of docstrings."""
     found: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and node.body:
@@ -87,7 +88,7 @@ def docstring_lines(tree: ast.AST) -> set[int]:
 
 
 def import_lines(tree: ast.AST) -> set[int]:
-    """Return the numbers of the lines that imports take."""
+    """Return the line numbers of imports."""
     return {
         line
         for node in ast.walk(tree)
@@ -97,13 +98,13 @@ def import_lines(tree: ast.AST) -> set[int]:
 
 
 def is_banner(line: str) -> bool:
-    """Say whether a comment only divides a file into sections."""
+    """Return whether a comment line only divides a file into sections."""
     text = line.strip().lstrip("#").strip()
     return not text or text.startswith(("--", "=="))
 
 
 def count_lines(text: str, tree: ast.AST) -> Counter[str]:
-    """Count the lines of code, of docstrings and of comments; blank ones and banners apart."""
+    """Return the number of lines by kind: code, docstring, comment, banner, blank."""
     counted: Counter[str] = Counter()
     docstrings = docstring_lines(tree)
     for number, line in enumerate(text.splitlines(), 1):
@@ -122,7 +123,8 @@ def count_lines(text: str, tree: ast.AST) -> Counter[str]:
 
 
 def code_lines(text: str, tree: ast.AST) -> list[Line]:
-    """Return what may repeat: no blank lines, comments, docstrings or imports."""
+    """Return the lines to search for repetition: all but blank lines, comments, docstrings and
+    imports."""
     left_out = docstring_lines(tree) | import_lines(tree)
     return [
         Line(stripped, number)
@@ -132,7 +134,8 @@ def code_lines(text: str, tree: ast.AST) -> list[Line]:
 
 
 def repeated_blocks(files: dict[str, list[Line]]) -> list[tuple[str, int, str, int, int]]:
-    """Return each pair of places that share at least `BLOCK` lines: places, lines in common."""
+    """Return each pair of places with at least `BLOCK` equal lines: file and line number of both,
+    and the number of equal lines."""
     windows: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for name, lines in files.items():
         texts = [line.text for line in lines]
@@ -150,7 +153,7 @@ def repeated_blocks(files: dict[str, list[Line]]) -> list[tuple[str, int, str, i
 
 
 def shared(one: list[Line], other: list[Line]) -> int:
-    """Count the lines that two places have in common from where they begin."""
+    """Return the number of equal lines at the start of both lists."""
     count = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine.text != theirs.text:
@@ -163,12 +166,12 @@ def shared(one: list[Line], other: list[Line]) -> int:
 
 
 def heading(text: str) -> None:
-    """Print the beginning of a section."""
+    """Print the heading of a section."""
     print(f"\n{text}\n{'-' * len(text)}")
 
 
 def print_imports(package: Path) -> None:
-    """Print cycles and hubs."""
+    """Print the cycles of imports, and the modules that most others import."""
     graph = module_graph(package)
     found = cycles(module_graph(package, types=False))
     heading(f"Import cycles at run time (inside functions included): {len(found)}")
@@ -201,7 +204,7 @@ def print_sizes(trees: dict[str, ast.Module]) -> None:
 
 
 def print_lines(trees: dict[str, ast.Module], texts: dict[str, str]) -> None:
-    """Print how many lines are code and how many are comments, by folder."""
+    """Print the numbers of lines of code, docstrings and comments, by folder."""
     table: dict[str, Counter[str]] = {}
     for name, tree in trees.items():
         folder = name.split("/")[0] if "/" in name else "(root)"
@@ -220,7 +223,8 @@ def print_lines(trees: dict[str, ast.Module], texts: dict[str, str]) -> None:
 
 
 def print_repetition(trees: dict[str, ast.Module], texts: dict[str, str]) -> None:
-    """Print the places that repeat each other, by folder, and the longest outside of messages."""
+    """Print the number of repeated blocks by folder, and the longest blocks outside of
+    `protocol/messages/`."""
     lines = {name: code_lines(texts[name], tree) for name, tree in trees.items()}
     found = repeated_blocks(lines)
     heading(f"Pairs of repeated blocks of {BLOCK} or more lines: {len(found)}")
@@ -232,7 +236,7 @@ def print_repetition(trees: dict[str, ast.Module], texts: dict[str, str]) -> Non
 
 
 def print_folders(trees: dict[str, ast.Module]) -> None:
-    """Print how many files each folder has, and the modules at the root."""
+    """Print the number of files per folder, and the modules at the root."""
     folders = Counter(str(Path(name).parent) for name in trees)
     heading("Files per folder")
     print(", ".join(f"{folder} {count}" for folder, count in sorted(folders.items())))

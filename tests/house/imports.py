@@ -1,4 +1,4 @@
-"""Which module imports which, and where imports go round in a circle."""
+"""The imports between modules of a package, and their cycles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def sources(package: Path = PACKAGE) -> list[Path]:
 
 
 def module_name(path: Path, package: Path = PACKAGE) -> str:
-    """Return the dotted name of a file, without the package's own: `net.pool`, `net`, or ``""``."""
+    """Return the dotted name of a file below the package: `net.pool`, `net`, or ``""`` for the
+    package itself."""
     parts = path.relative_to(package).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -32,7 +33,7 @@ def parsed(path: Path) -> ast.Module:
 def imported_names(
     path: Path, package: Path = PACKAGE, *, types: bool = True
 ) -> Iterator[tuple[str, ...]]:
-    """Yield what a file imports, inside functions too, as absolute parts.
+    """Yield the absolute names that a file imports, inside functions too, as tuples of parts.
 
     `from a import b` yields both `a` and `a.b`: only the caller knows whether `b` is a module.
     Without `types`, imports under TYPE_CHECKING do not count.
@@ -49,7 +50,7 @@ def imported_names(
 
 
 def import_statements(tree: ast.Module, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports of a module; without `types`, none below `if TYPE_CHECKING`."""
+    """Yield the import statements of a module; without `types`, skip `if TYPE_CHECKING` blocks."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -63,12 +64,10 @@ def import_statements(tree: ast.Module, types: bool) -> Iterator[ast.Import | as
 
 
 def module_graph(package: Path = PACKAGE, *, types: bool = True) -> Graph:
-    """Return each module of a package with the modules of it that it names in an import.
-
-    Without `types`, imports under TYPE_CHECKING do not count.
+    """Return, by module of a package, the modules of the same package that it imports.
 
     Importing a name from a package counts as importing the module of that name if there is one,
-    else the package's `__init__`.
+    else the package's `__init__`. Without `types`, imports under TYPE_CHECKING do not count.
     """
     paths = {module_name(path, package): path for path in sources(package)}
     graph: Graph = {}
@@ -88,13 +87,14 @@ def module_graph(package: Path = PACKAGE, *, types: bool = True) -> Graph:
 
 
 def is_only_a_prefix(name: str, others: Iterable[str], modules: Mapping[str, Path]) -> bool:
-    """Say whether a package is named only to get at modules inside it."""
+    """Return whether the package `name` is imported only as a prefix of modules inside it."""
     inside = [other for other in others if other != name and other.rpartition(".")[0] == name]
     return bool(inside) and all(other in modules for other in inside)
 
 
 def cycles(graph: Graph) -> list[list[str]]:
-    """Return the groups of modules that reach each other, the largest first."""
+    """Return the groups of modules that import each other, directly or through others, the largest
+    group first."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -123,7 +123,7 @@ def cycles(graph: Graph) -> list[list[str]]:
 
 
 def fan_in(graph: Graph) -> dict[str, int]:
-    """Return how many modules import each module, the most imported first."""
+    """Return the number of importers of each module, the largest number first."""
     counts = dict.fromkeys(graph, 0)
     for others in graph.values():
         for other in others:

@@ -1,6 +1,7 @@
-"""Run by `journeys.py` in a process of its own: use a client, and count the calls that it makes.
+"""The program that `journeys.py` runs in another process: use clients, and count their calls.
 
-It uses only what aiokafka 0.14 has as well, and imports nothing of this repository but the client.
+The program uses only names that aiokafka 0.14 has as well, and imports nothing of this repository
+but the client.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ import sys
 
 GROUPS = {"group_id": "journeys", "auto_offset_reset": "earliest", "enable_auto_commit": False}
 ROUNDS = 3
-WARM_UP = 10  # more than the messages of a class that are made before its constructor is compiled
+# After this many calls of an operation, the constructors of its messages are compiled.
+WARM_UP = 10
 QUALIFIED = sys.version_info >= (3, 11)
 
 
@@ -34,7 +36,7 @@ class Tracer:
     def _see(self, frame, event, argument):
         if event == "call":
             name = frame.f_code.co_filename
-            # Text that the library has compiled itself has no file.
+            # Functions that the library has compiled at run time have no file: do not count them.
             if name.startswith(self._root):
                 self._calls.append(
                     (name, frame.f_code.co_qualname if QUALIFIED else frame.f_code.co_name)
@@ -46,13 +48,14 @@ class Tracer:
         return len(set(modules)), moves, len(modules)
 
     def path(self):
-        """Return a line for each stay in a module: its path, and the functions called there."""
+        """Return a line for each series of calls in one module: its path, and the functions."""
         stays = itertools.groupby(self._calls, key=lambda call: call[0][len(self._root) :])
         return [f"{module}: {', '.join(name for _, name in calls)}" for module, calls in stays]
 
 
 async def least(operation):
-    """Return the figures and path of the shortest of some runs: a timer may fall into one."""
+    """Return the smallest figures of some runs, and the path of that run. Timers may add calls to a
+    run."""
     found = []
     for _ in range(ROUNDS):
         with Tracer() as tracer:
@@ -86,7 +89,7 @@ async def main(servers):
         await consumer.stop()
 
     await start()
-    await start()  # what is imported or compiled at first is not counted
+    await start()  # count the second start: the first start also imports and compiles
 
     consumer = AIOKafkaConsumer("waited-for", bootstrap_servers=servers, **GROUPS)
     async with consumer:

@@ -1,10 +1,10 @@
-"""Modules and calls that an operation passes through: `python -m tests.house.journeys`.
+"""Journeys: the modules and function calls of an operation. `python -m tests.house.journeys`.
 
-The client runs in a process of its own, uncompiled and warm, under a profile hook that sees each
-call of a function. The fake cluster is in this process, so only calls of the client are counted. A
-move is a call of a function in another module than the call before it. `--python` measures another
-installation, for example a virtual environment with aiokafka 0.14, by the same script. `--show`
-prints the path of an operation: a line for each stay in a module, with the functions called there.
+The client runs in another process, uncompiled and warm, under a profile hook that counts each call
+of a function. The fake cluster runs in this process, so only calls of the client are counted. A
+move is a call of a function in another module than the call before. `--python` measures another
+installation with the same program, for example a virtual environment with aiokafka 0.14. `--show`
+prints the path of an operation: a line for each series of calls in one module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).with_name("journey_program.py")
 
 
 class Journey(NamedTuple):
-    """What an operation passed through."""
+    """The calls of one operation: number of modules, of moves and of calls, and the path."""
 
     modules: int
     moves: int
@@ -31,7 +31,7 @@ class Journey(NamedTuple):
     path: list[str]
 
 
-# At most so many modules and moves. The aim is a short way, not the figure: do not meet it by
+# The limits of modules and moves. The aim is a short path through the code: do not meet a limit by
 # putting unrelated things into one module.
 BUDGETS = {
     "start in a group": (49, 655),
@@ -76,7 +76,7 @@ async def measure(python: str = sys.executable, path: str = str(REPOSITORY)) -> 
 
 
 def over_budget(found: dict[str, Journey]) -> list[str]:
-    """Return the operations that pass through more than their budget allows."""
+    """Return a text for each operation with more modules or moves than its budget."""
     return [
         f"{name}: {found[name].modules} modules, {found[name].moves} moves, of {modules}, {moves}"
         for name, (modules, moves) in BUDGETS.items()
@@ -85,7 +85,7 @@ def over_budget(found: dict[str, Journey]) -> list[str]:
 
 
 def main() -> int:
-    """Print the journeys, and return 1 if one is over its budget."""
+    """Print the journeys; return 1 if an operation is over its budget."""
     parser = argparse.ArgumentParser(prog="python -m tests.house.journeys", description=__doc__)
     parser.add_argument("--python", help="the interpreter of another installation")
     parser.add_argument("--show", choices=BUDGETS, help="print the path of this operation")

@@ -1,6 +1,6 @@
-"""Write what editors show of options from the one place that declares them, `aiokafka._config`.
+"""Generate types and docstrings of options from their declarations in `aiokafka._config`.
 
-`python -m tests.house.options` writes `aiokafka/options.py`, and the lists at the end of the
+`python -m tests.house.options` writes `aiokafka/options.py`, and the lists of options in the
 docstrings of the clients.
 """
 
@@ -27,9 +27,9 @@ CLIENTS: dict[str, tuple[str, tuple[type[Options], ...]]] = {
     "producer/producer.py": ("AIOKafkaProducer", (ProducerConfig, *CLIENT)),
     "consumer/consumer.py": ("AIOKafkaConsumer", (ConsumerConfig, *CLIENT)),
 }
-# Parameters of the constructors themselves: the types of records come from them.
+# These options are parameters of the constructors, whose types give the types of the records.
 APART = {"key_serializer", "value_serializer", "key_deserializer", "value_deserializer"}
-# What the clients make of a default that they cannot name where options are declared.
+# Defaults that the declarations cannot import, as the clients create them.
 SHOWN = {
     "partition_assignment_strategy": "[RoundRobinPartitionAssignor]",
     "partitioner": "DefaultPartitioner()",
@@ -73,7 +73,7 @@ CLASSES = (
 
 
 def default_of(option: Option) -> str:
-    """Return the default as it is shown; "" if it depends on other options."""
+    """Return the text of the default; "" if there is none, or if it depends on other options."""
     if option.keyword == "client_id" or option.default is MISSING:
         return ""
     shown = SHOWN.get(option.keyword)
@@ -110,7 +110,7 @@ def annotation(option: Option) -> list[str]:
     line = f"    {option.keyword}: {option.annotation}"
     if len(line) <= 100:
         return [line]
-    # As ruff breaks it.
+    # Break the line as `ruff format` does.
     start, _, rest = line.partition("[")
     inner, _, end = rest.rpartition("]")
     broken = [f"{start}[", f"        {inner}", f"    ]{end}"]
@@ -120,7 +120,7 @@ def annotation(option: Option) -> list[str]:
 
 
 def listed(configs: tuple[type[Options], ...]) -> Iterator[str]:
-    """Give the lines of the list at the end of a docstring."""
+    """Yield the lines of the list of options in a docstring."""
     for option in (each for config in configs for each in config.describe()):
         default = default_of(option)
         shown = f"`{option.keyword}={default}`" if default else f"`{option.keyword}`"
@@ -128,7 +128,7 @@ def listed(configs: tuple[type[Options], ...]) -> Iterator[str]:
 
 
 def with_list(text: str, name: str, configs: tuple[type[Options], ...]) -> str:
-    """Return the text of a module, the list in the docstring of its class `name` renewed."""
+    """Return `text`, a module, with a new list of options in the docstring of its class `name`."""
     node = next(
         each
         for each in ast.parse(text).body
@@ -142,7 +142,7 @@ def with_list(text: str, name: str, configs: tuple[type[Options], ...]) -> str:
 
 
 def texts() -> dict[Path, str]:
-    """Return each file that has such texts, as it should be."""
+    """Return the text of each file with generated parts."""
     found = {PACKAGE / "options.py": typed_options()}
     for path, (name, configs) in CLIENTS.items():
         found[PACKAGE / path] = with_list((PACKAGE / path).read_text(), name, configs)

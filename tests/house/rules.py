@@ -1,7 +1,7 @@
 """Rules of the code that a machine can check: `python -m tests.house.rules`, part of `make lint`.
 
-Every source file is parsed once. A rule is a function that yields findings; its docstring says what
-it holds. No rule counts lines of files or judges words: that is for reviewers.
+Every source file is parsed once. A rule is a function that yields findings; its docstring states
+the rule. No rule counts the lines of a file or judges its words: reviewers do that.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def relative(path: Path) -> str:
 # -- functions and tasks
 
 LONGEST_FUNCTION = 60
-# Their constructors list every keyword of a public class on a line of its own.
+# Modules of public classes, whose constructors may be longer: one line for each keyword.
 PUBLIC_CLASSES = {
     "admin/client.py",
     "client.py",
@@ -66,7 +66,7 @@ PUBLIC_CLASSES = {
     "producer/producer.py",
     "testing/cluster.py",
 }
-# The owner of all tasks, and aiokafka's helper that other packages import.
+# The module of TaskOwner, and a helper of aiokafka 0.14 that other packages import.
 MAY_START_TASKS = {"_tasks.py", "_upstream/util.py"}
 GENERATED = "protocol/_generated/"
 
@@ -98,11 +98,11 @@ def tasks_have_an_owner() -> Iterator[Finding]:
 
 ROLES = {"admin", "consumer", "producer", "ranges"}
 PURE = {"asyncio", "socket", "ssl", "time", "logging"}
-# `asyncio.timeout` for Python 3.10, and the one module that reads the clock.
+# `_compat` has `asyncio.timeout` for Python 3.10, and only `_clock` reads the clock.
 MAY_TOUCH_THE_WORLD = {"_clock", "_compat"}
-# What the edges may use of the private modules, beside what docs/api.rst documents. An application
-# could be written with the public names alone; these are shared to avoid a second implementation.
-# `testing` may use the lower two layers only: the fake broker shares no code with the client.
+# The modules that each package at the edges may import. The private modules among them avoid a
+# second implementation: an application could do the same with the public names. `testing` may
+# import only the lower two layers, so that the fake broker shares no other code with the client.
 EDGES = {
     "parallel": {
         *("_callbacks", "_clock", "_compat", "_log", "_retry", "_subject", "_tasks"),
@@ -140,7 +140,8 @@ EDGES["__main__"] = EDGES["cli"] | {"cli"}
 
 @cache
 def layers() -> dict[str, int]:
-    """Return the layer of each module and package below `aiokafka/`: the table of internals.rst."""
+    """Return the layer of each module and package below `aiokafka/`, as in the table of
+    internals.rst."""
     page = INTERNALS.read_text()
     table = page[page.index("\nLayer  Name") : page.index("\nThe lower two")]
     found: dict[str, int] = {}
@@ -153,12 +154,12 @@ def layers() -> dict[str, int]:
 
 
 def home(path: Path) -> str:
-    """Return the module or package right below `aiokafka/` that a file belongs to."""
+    """Return the name of the module or package directly below `aiokafka/` that has this file."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def sources() -> list[Path]:
-    """Return the modules, without the package's own `__init__` and the import paths of aiokafka."""
+    """Return the modules, except the package's own `__init__` and the shims."""
     left_out = {
         PACKAGE / "__init__.py",
         *(PACKAGE / f"{name.replace('.', '/')}.py" for name in SHIMS),
@@ -174,7 +175,8 @@ def imports(path: Path) -> set[str]:
 
 
 def own_imports(path: Path) -> set[str]:
-    """Return what a file imports from right below `aiokafka/` at run time."""
+    """Return the run-time imports of a file, as names of modules and packages directly below
+    `aiokafka/`."""
     parts = (name.split(".") for name in imports(path))
     return {part[1] for part in parts if part[0] == PACKAGE.name and len(part) > 1}
 
@@ -191,7 +193,7 @@ def imports_point_down() -> Iterator[Finding]:
     for path in sources():
         me = home(path)
         for other in sorted(own_imports(path) - {me}):
-            # Other names are the package's public ones, such as `from aiokafka import __version__`.
+            # A name without a layer is a public name, as in `from aiokafka import __version__`.
             if layers().get(other, 0) > layers().get(me, 0):
                 yield path, 1, f"imports {other} of a higher layer"
             if me in ROLES and other in ROLES:
@@ -199,7 +201,7 @@ def imports_point_down() -> Iterator[Finding]:
 
 
 def edges_use_public_names() -> Iterator[Finding]:
-    """The packages at the edges use what users could use, and a few shared helpers."""
+    """The packages at the edges import only the modules in `EDGES`."""
     for path in sources():
         me = home(path)
         for other in own_imports(path) - {me}:
@@ -237,12 +239,12 @@ def modules_import_each_other_in_no_circle() -> Iterator[Finding]:
 
 # -- owners of state
 
-# Objects that others make and one alone fills, and listeners that are put in place.
+# Exceptions: by module and attribute, the object whose attributes the module sets, and the reason.
 WRITTEN_FROM_OUTSIDE = {
     ("consumer/_context.py", "all"): "counts, which the meter alone adds to",
     ("consumer/fetch/node.py", "_backoff"): "the pauses of this fetcher",
     ("net/connection.py", "traffic"): "counts of a broker, which its connections add to",
-    ("net/connector.py", "_greeting"): "what a connector has learned about its broker",
+    ("net/connector.py", "_negotiation"): "the versions that its connections have negotiated",
     ("net/pool.py", "traffic"): "counts of connections, which the pool makes",
     ("consumer/subscription_state.py", "subscription"): "the subscription that it has made",
     ("parallel/processor.py", "_listener"): "its own listener, until processing begins",
@@ -254,7 +256,8 @@ STATEFUL = ("consumer/", "producer/", "net/", "_metadata/", "parallel/", "sessio
 
 
 def written_parts(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the parts of which an object writes attributes: `x` of `self.x.y = ...`."""
+    """Yield name and line of each attribute of `self` whose attributes are set: `x` of
+    `self.x.y = ...`."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Attribute)
@@ -267,7 +270,7 @@ def written_parts(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def every_state_is_written_by_its_owner() -> Iterator[Finding]:
-    """No object sets attributes of another one, apart from a list of exceptions."""
+    """No object sets attributes of another object, except as listed in WRITTEN_FROM_OUTSIDE."""
     unused = set(WRITTEN_FROM_OUTSIDE)
     for path in package_files():
         if relative(path).startswith(STATEFUL):
@@ -281,7 +284,7 @@ def every_state_is_written_by_its_owner() -> Iterator[Finding]:
 
 # -- names of aiokafka
 
-# Paths of aiokafka with no code of ours. Nothing in the package may need them.
+# Shims: modules that only keep an import path of aiokafka 0.14. The package must not import them.
 SHIMS = {
     "codec",
     "conn",
@@ -307,7 +310,7 @@ SHIMS = {
 
 
 def nothing_in_the_package_needs_a_shim() -> Iterator[Finding]:
-    """Modules that only keep an import path of aiokafka are imported by users alone."""
+    """The package imports no shim."""
     for name, needed in module_graph().items():
         if name and name not in SHIMS:
             for shim in sorted(needed & SHIMS):
@@ -323,7 +326,7 @@ LARGEST_FILE = 1024 * 1024
 
 
 def no_paths_of_one_machine() -> Iterator[Finding]:
-    """No text names a folder of the machine on which it was written."""
+    """No file contains the path of a home or work folder of some machine."""
     for path in tracked_files():
         if path.suffix in TEXT and path != Path(__file__).resolve():
             text = path.read_bytes().decode(errors="replace")
@@ -332,7 +335,7 @@ def no_paths_of_one_machine() -> Iterator[Finding]:
 
 
 def nothing_large_or_built_is_committed() -> Iterator[Finding]:
-    """Files have at most 1 MiB, and none is the product of a build."""
+    """Files have at most 1 MiB, and no file is the product of a build."""
     for path in tracked_files():
         if path.stat().st_size > LARGEST_FILE or path.suffix in BUILT:
             yield path, 1, "large or built"
@@ -340,7 +343,7 @@ def nothing_large_or_built_is_committed() -> Iterator[Finding]:
 
 # -- tests
 
-# Private names of aiokafka that programs use: what is tested is that they are still there.
+# These tests check private names of aiokafka 0.14 that programs use, or need them to do their work.
 USE_PRIVATE_NAMES = {
     "tests/compat/test_instrumentation.py",
     "tests/compat/test_private_names.py",
@@ -348,7 +351,7 @@ USE_PRIVATE_NAMES = {
     "tests/compat/test_upstream_calls.py",
     "tests/support/consumers.py",
 }
-# Of named tuples, asyncio, hashlib and pyspark, which have no other name for it.
+# Names of named tuples, asyncio, hashlib and pyspark for which there is no public name.
 PRIVATE_NAMES_OF_OTHERS = {
     *("_asdict", "_make", "_replace"),
     *("_asyncio_future_blocking", "_log_destroy_pending"),
@@ -358,7 +361,7 @@ PRIVATE_NAMES_OF_OTHERS = {
 
 
 def no_test_imports_another_one() -> Iterator[Finding]:
-    """What several tests need stands in a support module."""
+    """No test module imports another test module: shared code is in support modules."""
     may = re.compile(
         r"import[^()\n]*(?:\([^)]*)?\b(?:test_|conftest)|from tests.*(?:test_|conftest)"
     )
@@ -373,7 +376,7 @@ def no_test_imports_another_one() -> Iterator[Finding]:
 
 
 def tests_touch_nothing_private() -> Iterator[Finding]:
-    """Tests use no private attribute: if one needs it, the public seam is missing."""
+    """Tests use no private attributes: if a test needs one, a public name is missing."""
     for path in test_files():
         if path.relative_to(REPOSITORY).as_posix() in USE_PRIVATE_NAMES:
             continue
@@ -408,7 +411,7 @@ RULES: list[Rule] = [
 
 
 def main() -> int:
-    """Print what breaks a rule, and return 1 if something does."""
+    """Print the findings of all rules; return 1 if there are findings."""
     count = 0
     for rule in RULES:
         for path, line, text in rule():

@@ -1,4 +1,4 @@
-"""The figures say what they claim to."""
+"""The figures of the source code are right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.house.imports import cycles, module_graph
 
 
 def package(folder: Path, **modules: str) -> Path:
-    """Write a package of a few modules; two underscores in a name stand for a dot."""
+    """Write a package with these modules; two underscores in a keyword stand for a dot."""
     root = folder / "thing"
     for name, text in {"__init__": "", **modules}.items():
         path = root / f"{name}.py" if name == "__init__" else root / f"{name.replace('__', '/')}.py"

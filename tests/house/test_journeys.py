@@ -1,4 +1,4 @@
-"""Operations pass through no more modules than their budgets allow."""
+"""Operations keep within their budgets of modules and moves."""
 
 from __future__ import annotations
 

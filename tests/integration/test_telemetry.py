@@ -19,7 +19,7 @@ from tests.kafka.fixtures import Kafka, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.plugins import compile_plugin, missing_compiler
 from tests.kafka.settings import Extras
-from tests.support.otlp import Told, decode, expected
+from tests.support.otlp import PushedMetrics, decode, expected
 
 INTERVAL_MS = 300
 
@@ -37,7 +37,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaCl
         yield cluster, folder
 
 
-def pushed_by(folder: Path, instance: uuid.UUID) -> list[tuple[bool, Told]]:
+def pushed_by(folder: Path, instance: uuid.UUID) -> list[tuple[bool, PushedMetrics]]:
     """Return what one client has pushed so far: whether it was the last time, and the metrics."""
     kafka_name = base64.urlsafe_b64encode(instance.bytes).decode().rstrip("=")
     found = []
@@ -49,14 +49,16 @@ def pushed_by(folder: Path, instance: uuid.UUID) -> list[tuple[bool, Told]]:
     return found
 
 
-async def until_pushed(folder: Path, instance: uuid.UUID, count: int) -> list[tuple[bool, Told]]:
+async def until_pushed(
+    folder: Path, instance: uuid.UUID, count: int
+) -> list[tuple[bool, PushedMetrics]]:
     async with timeout(20):
         while len(found := pushed_by(folder, instance)) < count:
             await asyncio.sleep(0.05)
     return found
 
 
-def summed(told: list[tuple[bool, Told]], key: Any) -> Any:
+def summed(told: list[tuple[bool, PushedMetrics]], key: Any) -> Any:
     """Return what all pushes together tell of one metric."""
     values = [one.values[key] for _, one in told if key in one.values]
     if isinstance(values[0], tuple):

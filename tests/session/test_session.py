@@ -44,7 +44,7 @@ from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill
 from tests.support.producers import numbers
-from tests.support.sessions import Told, consumer_of, copy, producer_of, session_of
+from tests.support.sessions import RecordingListener, consumer_of, copy, producer_of, session_of
 from tests.support.transactions import committed_values, stored, until
 
 MakeSession = Callable[..., TransactionalSession]
@@ -392,7 +392,7 @@ async def test_a_revoke_while_the_body_is_slow(release: str, options: Any) -> No
         fill(cluster, 0, 20)
         fill(cluster, 1, 20)
         options = {**options, "rebalance_timeout_ms": 300}
-        told = Told()
+        told = RecordingListener()
         session = session_of(cluster, reading=options, listener=told)
         is_joined = asyncio.Event()
         async with session:
@@ -422,7 +422,7 @@ async def test_a_rebalance_waits_for_the_commit(caplog: pytest.LogCaptureFixture
         await cluster.create_topic("t")
         await cluster.create_topic("out")
         fill(cluster, 0, 3)
-        told = Told()
+        told = RecordingListener()
         options = {"rebalance_timeout_ms": 1500}
         release = asyncio.Event()
         async with session_of(cluster, reading=options, listener=told) as session:
@@ -444,7 +444,7 @@ async def test_a_rebalance_waits_for_the_commit(caplog: pytest.LogCaptureFixture
 
 async def test_partitions_are_lost(cluster: FakeCluster) -> None:
     fill(cluster, 0, 3)
-    told = Told()
+    told = RecordingListener()
     async with session_of(cluster, listener=told) as session:
         is_first = True
 

@@ -27,7 +27,7 @@ from aiokafka.testing import Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, Start, fill
 from tests.support.producers import numbers
-from tests.support.sessions import Told, consumer_of, copy, session_of
+from tests.support.sessions import RecordingListener, consumer_of, copy, session_of
 from tests.support.transactions import READING, committed_values, stored, until
 
 T1 = TopicPartition("t", 1)
@@ -112,7 +112,7 @@ async def test_records_come_after_a_long_time_without_any(cluster: FakeCluster) 
 
 async def test_a_session_that_found_no_broker_is_entered_again(cluster: FakeCluster) -> None:
     """The application's listener is called as usual."""
-    told = Told()
+    told = RecordingListener()
     session = session_of(cluster, listener=told, writing={"request_timeout_ms": 200})
     await cluster.stop_broker(0)
     with pytest.raises(KafkaConnectionError):
@@ -133,7 +133,7 @@ async def test_a_stopped_consumer_ends_the_loop(cluster: FakeCluster) -> None:
 
 
 async def test_partitions_are_lost_before_the_first_record(cluster: FakeCluster) -> None:
-    told = Told()
+    told = RecordingListener()
     async with session_of(cluster, listener=told) as early:
         await until(early.consumer.assignment)
         expel(cluster, early)
@@ -146,7 +146,7 @@ async def test_partitions_are_lost_before_the_first_record(cluster: FakeCluster)
 async def test_partitions_are_lost_while_more_records_are_waited_for(cluster: FakeCluster) -> None:
     """The block is not given records that are another's already."""
     fill(cluster, 0, 3)
-    told = Told()
+    told = RecordingListener()
     async with session_of(cluster, listener=told, linger_ms=500) as slow:
         copying = asyncio.ensure_future(copy(slow, 3))
         await until(lambda: slow.consumer.lag().get(T0) == 0)
@@ -303,7 +303,7 @@ async def test_a_rebalance_does_not_wait_for_a_commit_for_ever(
 ) -> None:
     monkeypatch.setattr(session, "_MAX_REVOKE_WAIT", 0.05)
     fill(cluster, 0, 3)
-    told = Told()
+    told = RecordingListener()
     release = asyncio.Event()
     options = {"rebalance_timeout_ms": 1000}
     async with session_of(cluster, reading=options, listener=told) as held_up:

@@ -1,1 +1,1 @@
-"""What tests of several folders share: helpers and fixtures, no tests."""
+"""Helpers and fixtures that tests of several folders share; no tests."""

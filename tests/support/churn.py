@@ -1,4 +1,4 @@
-"""A group under churn, and the model of what its members must be given."""
+"""A group whose members come and go, and a model of the records that each member must get."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ PARTITIONS = 4
 MOST_MEMBERS = 3
 TPS = [TopicPartition("t", number) for number in range(PARTITIONS)]
 
-# Members whose leaving went unheard are missed soon.
+# Short sessions: the group soon removes a member whose LeaveGroup got lost.
 BROKERS = {
     "group.consumer.heartbeat.interval.ms": 10,
     "group.consumer.session.timeout.ms": 500,
     "group.min.session.timeout.ms": 100,
 }
 
-# What a commit may end with when the group changes under it.
-_EXCUSES = (CommitFailedError, KafkaTimeoutError, IllegalStateError)
+# Errors that a commit may raise when the membership changes during the commit.
+_EXPECTED_ERRORS = (CommitFailedError, KafkaTimeoutError, IllegalStateError)
 
 
 class Member(ConsumerRebalanceListener):
-    """A consumer, and by partition that it was told to have: what may come next.
+    """A consumer, and the possible offsets of the next record of each assigned partition (`next`).
 
-    That is one offset, once a record was returned or a seek made. Before, it is the committed
-    one; a commit that is under way may come before or after it is looked up.
+    After a record or a seek, one offset is possible. Before, it is the committed offset; with a
+    commit in flight there are two possible offsets, because the commit may be applied before or
+    after the consumer fetches the committed offset.
     """
 
     def __init__(self, group: Group) -> None:
@@ -60,16 +61,17 @@ class Member(ConsumerRebalanceListener):
                 await self.consumer.start()
                 return
             except KafkaConnectionError:
-                # Every connection was dropped before a broker gave metadata: start() does not wait.
+                # A fault dropped every connection before the first metadata, and start() does not
+                # retry.
                 assert not self.next, "it had an assignment, so it had found a broker"
                 self.consumer = self._new_consumer()
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is started; raises why it could not."""
+        """Whether the consumer has started. Raises the error of a failed start."""
         return self.starting.done() and self.starting.result() is None
 
-    # -- what the consumer tells -------------------------------------------------------------------
+    # -- calls of the rebalance listener -----------------------------------------------------------
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         for tp in assigned:
@@ -90,10 +92,10 @@ class Member(ConsumerRebalanceListener):
             del self.next[tp.partition]
             self.paused.discard(tp.partition)
 
-    # -- what it is asked --------------------------------------------------------------------------
+    # -- steps of the test -------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """What was returned before is finished."""
+        """Count the returned records as processed: the next call may commit their offsets."""
         for number, offsets in self.next.items():
             self.group.note_finished(number, max(offsets))
 
@@ -112,7 +114,8 @@ class Member(ConsumerRebalanceListener):
         self.check([record for batch in found.values() for record in batch])
 
     async def settle(self) -> None:
-        """Learn where it began if two offsets are right: at the end no record would tell."""
+        """Where two offsets are possible, keep the consumer's position: at the end of the log no
+        further record would show which offset is right."""
         for number, offsets in list(self.next.items()):
             tp = TPS[number]
             is_owned = len(offsets) > 1 and tp in self.consumer.assignment()
@@ -123,7 +126,8 @@ class Member(ConsumerRebalanceListener):
                     self.next[number] = {position}
 
     async def ask_and_cancel(self, turns: int, *, one: bool) -> None:
-        """Cancel a waiting call after some turns of the loop; it may have ended before."""
+        """Cancel a getone or getmany call after `turns` loop iterations; the call may have ended
+        before."""
 
         async def ask() -> None:
             self.begin_call()
@@ -153,7 +157,7 @@ class Member(ConsumerRebalanceListener):
             (self.paused.add if on else self.paused.discard)(number)
 
     def begin_commit(self) -> None:
-        """Commit what was returned, at the next turn of the loop; one at a time."""
+        """Commit the returned records in the next loop iteration, unless a commit is in flight."""
         if self.commit is not None:
             if not self.commit.done():
                 return
@@ -177,10 +181,10 @@ class Member(ConsumerRebalanceListener):
     def end_commit(self) -> None:
         commit, self.commit = self.commit, None
         error = None if commit is None or commit.cancelled() else commit.exception()
-        assert error is None or isinstance(error, _EXCUSES), error
+        assert error is None or isinstance(error, _EXPECTED_ERRORS), error
 
     async def stop(self) -> None:
-        """Leave; a start that goes on is cancelled."""
+        """Cancel a pending start, and stop the consumer, which leaves the group."""
         self.begin_call()
         self.starting.cancel()
         await asyncio.wait([self.starting])
@@ -193,7 +197,8 @@ class Member(ConsumerRebalanceListener):
 
 
 class Group:
-    """A cluster with a topic, members that come and go, and what of the topic may be committed."""
+    """A cluster with a topic, members that come and go, and the processed offsets, which limit the
+    offsets that may be committed."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -225,27 +230,27 @@ class Group:
             options |= {"heartbeat_interval_ms": 5, "session_timeout_ms": 500}
         return AIOKafkaConsumer(**options)
 
-    # -- facts -------------------------------------------------------------------------------------
+    # -- offsets -----------------------------------------------------------------------------------
 
     def end(self, number: int) -> int:
         return self.cluster.log("t", number).end_offset
 
     def committed(self, number: int) -> int:
-        """Where a new owner has to begin."""
+        """Return the offset at which a new owner of the partition begins."""
         return self.cluster.groups.committed("g", "t", number) or 0
 
     def note_finished(self, number: int, offset: int) -> None:
         self._finished[number] = max(self._finished[number], offset)
 
     def check_commits(self) -> None:
-        """Nothing is committed that no application has finished."""
+        """Check that no committed offset is after the processed records."""
         for number, offset in self._finished.items():
             assert self.committed(number) <= offset, f"partition {number} is committed too far"
 
     # -- churn -------------------------------------------------------------------------------------
 
     def member(self, index: int) -> Member | None:
-        """One of those that are started."""
+        """Return a started member, None without one."""
         ready = [member for member in self.members if member.is_ready]
         return ready[index % len(ready)] if ready else None
 
@@ -260,7 +265,7 @@ class Group:
                 await member.stop()
 
     def expire(self, index: int) -> None:
-        """The group removes a member, as when it was silent for too long."""
+        """Let the session of a member expire, so that the group removes the member."""
         groups = self.cluster.groups
         group: Any = groups.consumer.get("g") or groups.classic.get("g")
         if group is not None and group.members:
@@ -284,7 +289,8 @@ class Group:
     # -- the end -----------------------------------------------------------------------------------
 
     async def finish(self) -> None:
-        """All goes on by itself once the trouble is over: everything is read, up to the end."""
+        """Remove the faults, and check that the members recover: they read all partitions to the
+        end."""
         for fault in self._faults:
             fault.remove()
         if not self.members:
@@ -321,6 +327,6 @@ class Group:
 
 
 async def in_time(work: Coroutine[Any, Any, None]) -> None:
-    """A step, which must not take for ever."""
+    """Run a step with a time limit."""
     async with timeout(30):
         await work

@@ -1,4 +1,4 @@
-"""What tests of the consumer protocol (KIP-848) need: options, members of four partitions."""
+"""Helpers for tests of the consumer protocol (KIP-848), with members that share four partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ CONFIG = {"group.consumer.heartbeat.interval.ms": 20}
 
 
 def shares(*consumers: AIOKafkaConsumer) -> list[int]:
-    """Sizes of the assignments, when they are a partition of all four; else nothing."""
+    """Return the sizes of the assignments if each of the four partitions is assigned once, else
+    []."""
     sets = [consumer.assignment() for consumer in consumers]
     is_whole = len(frozenset().union(*sets)) == sum(map(len, sets)) == 4
     return sorted(map(len, sets)) if is_whole else []
@@ -26,7 +27,7 @@ def beats(cluster: FakeCluster) -> list[ConsumerGroupHeartbeatRequest]:
 
 
 async def listening(cluster: FakeCluster, start: Start, log: Log, **options: Any) -> Any:
-    """A member with a listener that has all four partitions."""
+    """Return a member with the listener `log`, after all four partitions were assigned to it."""
     consumer = await start(cluster, **OPTIONS, **options)
     consumer.subscribe(["t"], listener=log)
     await until(cluster, lambda: shares(consumer) == [4] and bool(log.calls))

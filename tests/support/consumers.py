@@ -1,4 +1,4 @@
-"""Consumers on a fake cluster, stopped at the end of the test, and records for them."""
+"""Consumers of a fake cluster, stopped at the end of the test; records to consume."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ async def start() -> AsyncIterator[Start]:
 
     yield make
     for consumer, fake in consumers:
-        # To a cluster that the test has ended no member can commit: do not wait for it.
+        # If the test has stopped all brokers, do not wait for the last commit.
         await consumer.stop(timeout=None if fake.state.live_nodes() else 0)
 
 
 def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:
-    """Return the client of a consumer, to have it look at the cluster at once."""
+    """Return the client of a consumer, for example to refresh its metadata at once."""
     return consumer._client
 
 
 def queued(consumer: AIOKafkaConsumer) -> list[int]:
-    """Return how many record sets of each partition are fetched and not yet read."""
+    """Return the number of fetched, unread record sets of each partition."""
     return [state.cursor.queued for state in consumer._subscription.assignment.states()]
 
 
 def fill(
     fake: FakeCluster, partition: int, count: int, *, topic: str = "t", batch: int = 1
 ) -> None:
-    """Write `count` numbered records, `batch` of them to a batch."""
+    """Write `count` numbered records, in batches of `batch` records."""
     log = fake.log(topic, partition)
     start = log.end_offset
     numbers = range(start, start + count)
@@ -69,14 +69,15 @@ def fill(
 
 
 async def read(consumer: AIOKafkaConsumer, count: int) -> list[tuple[int, int]]:
-    """(partition, offset) of the next `count` records."""
+    """Return (partition, offset) of the next `count` records."""
     records = [await consumer.getone() for _ in range(count)]
     assert all(int(record.value) == record.offset for record in records)
     return [(record.partition, record.offset) for record in records]
 
 
 def partition_error(error: type[BrokerResponseError], number: int = 0) -> Edit:
-    """Change what a response says of one partition to an error, if the partition is in it."""
+    """Return an Edit that gives partition `number` this error in each response that contains the
+    partition."""
 
     def change(response: FetchResponse) -> None:
         for topic in response.responses:
@@ -89,7 +90,8 @@ def partition_error(error: type[BrokerResponseError], number: int = 0) -> Edit:
 
 
 def name_epochs_of_before(response: MetadataResponse) -> None:
-    """Change metadata as Kafka 2.1 to 2.3 have it while partitions are reassigned (KAFKA-9212)."""
+    """Give all partitions their previous leader epoch, as Kafka 2.1 to 2.3 do in metadata during a
+    reassignment (KAFKA-9212)."""
     for topic in response.topics:
         for data in topic.partitions:
             data.leader_epoch = max(data.leader_epoch - 1, -1)

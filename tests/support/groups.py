@@ -1,4 +1,4 @@
-"""What tests of groups need of applications: a listener, a plain loop."""
+"""Parts of an application for tests of groups: a rebalance listener, a loop that consumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokafka.testing import FakeCluster
 
 
 class Log(ConsumerRebalanceListener):
-    """Writes down what it is told."""
+    """A rebalance listener that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, set[int]]] = []
@@ -32,7 +32,7 @@ class Log(ConsumerRebalanceListener):
 
 
 class Loop:
-    """The plain loop of an application: getmany, process, commit."""
+    """A task that consumes as an application does: getmany, process, commit."""
 
     def __init__(self, consumer: AIOKafkaConsumer, pause: float = 0.0) -> None:
         self.consumer = consumer
@@ -49,7 +49,7 @@ class Loop:
                 await self.consumer.commit({tp: records[-1].offset + 1})
 
     async def end(self) -> None:
-        """Raises what the loop raised."""
+        """Cancel the task. Raises the exception of the task, if it has failed."""
         self.task.cancel()
         await asyncio.wait([self.task])
         if not self.task.cancelled():
@@ -57,7 +57,7 @@ class Loop:
 
 
 def coordinator(cluster: FakeCluster) -> int:
-    """Node id of the broker that heard the last heartbeat of any member."""
+    """Return the node id of the broker that received the last heartbeat of any member."""
     beats = [
         *cluster.requests(HeartbeatRequest),
         *cluster.requests(ConsumerGroupHeartbeatRequest),
@@ -66,7 +66,7 @@ def coordinator(cluster: FakeCluster) -> int:
 
 
 def is_member(consumer: AIOKafkaConsumer) -> bool:
-    """Whether the consumer takes itself for a member of its group."""
+    """Return whether the consumer has joined its group, as far as the consumer knows."""
     try:
         return consumer.group_metadata().generation_id >= 0
     except CommitFailedError:

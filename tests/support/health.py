@@ -1,4 +1,4 @@
-"""Wait for states of a consumer, on clusters that soon miss a member."""
+"""Wait for states of a consumer; configuration of a cluster whose sessions expire soon."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ QUICK: dict[str, Any] = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms":
 
 
 async def until_state(consumer: AIOKafkaConsumer, *states: ConsumerState) -> list[ConsumerState]:
-    """Wait until the consumer went through these states, in this order; returns all that were
-    seen."""
+    """Wait until the consumer has had these states, in this order; return all observed states."""
     seen: list[ConsumerState] = []
     wanted = list(states)
     async with timeout(10):

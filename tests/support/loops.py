@@ -1,4 +1,4 @@
-"""In which loop a test runs: a folder's conftest imports the hook."""
+"""The event loop of a test: the conftest of a folder imports this hook of pytest-asyncio."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, LoopFactory]:
-    """Return simulated loops, for tests in which a client talks to the fake cluster: deadlines mean
-    the same on every machine, and nothing waits. A test that measures real time or has threads of
-    its own is marked `real_time`; with ``--real-time`` all of them run in asyncio's loop.
+    """Return the simulated loop: deadlines do not depend on the speed of the machine, and no test
+    waits for real time. Tests marked `real_time`, which measure real time or use threads, and all
+    tests with ``--real-time``, run in asyncio's loop.
     """
     if config.getoption("real_time") or item.get_closest_marker("real_time"):
         return {"real": asyncio.new_event_loop}

@@ -15,7 +15,7 @@ Key = tuple[str, str]
 
 
 def metric_rows() -> dict[Key, list[str]]:
-    """Return the names of Java's client for each metric, none for those that it lacks."""
+    """Return the names in Java's client of each metric; [] if Java's client lacks the metric."""
     with TABLE.open(newline="") as file:
         found = [(row["Group"], row["Here"], row["Java's client"]) for row in csv.DictReader(file)]
     keys = Counter((group, name) for group, name, _ in found)

@@ -1,4 +1,4 @@
-"""Read pushed metrics with OpenTelemetry's own messages."""
+"""Decode pushed metrics (KIP-714) with OpenTelemetry's own message classes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DELTA, CUMULATIVE = 1, 2
 
 
 @dataclass
-class Told:
-    """What one push tells."""
+class PushedMetrics:
+    """The metrics of one push."""
 
     resource: dict[str, str] = field(default_factory=dict)
     values: dict[Key, Any] = field(default_factory=dict)
-    """Numbers and (count, sum, counts of buckets), by name and labels."""
+    """By name and labels: a number, or (count, sum, counts of the buckets) of a histogram."""
     temporality: set[int] = field(default_factory=set)
     times: set[tuple[int, int]] = field(default_factory=set)
     units: dict[str, str] = field(default_factory=dict)
@@ -29,26 +29,26 @@ class Told:
         return self.values[f"org.apache.kafka.{name}", tuple(sorted(labels.items()))]
 
 
-def decode(data: bytes) -> Told:
-    """Read the bytes of one push."""
+def decode(data: bytes) -> PushedMetrics:
+    """Decode the bytes of one push."""
     message = MetricsData()
     assert message.ParseFromString(data) == len(data)
-    told = Told()
+    push = PushedMetrics()
     for resource in message.resource_metrics:
-        told.resource |= _pairs(resource.resource.attributes)
+        push.resource |= _pairs(resource.resource.attributes)
         for scope in resource.scope_metrics:
             assert scope.scope.name == "aiokafka"
             for metric in scope.metrics:
-                told.units[metric.name] = metric.unit
-                _read(told, metric)
-    return told
+                push.units[metric.name] = metric.unit
+                _read(push, metric)
+    return push
 
 
-def _read(told: Told, metric: Any) -> None:
+def _read(push: PushedMetrics, metric: Any) -> None:
     kind = metric.WhichOneof("data")
     data = getattr(metric, kind)
     if kind != "gauge":
-        told.temporality.add(data.aggregation_temporality)
+        push.temporality.add(data.aggregation_temporality)
     if kind == "sum":
         assert data.is_monotonic
     for point in data.data_points:
@@ -58,9 +58,9 @@ def _read(told: Told, metric: Any) -> None:
         else:
             value = getattr(point, point.WhichOneof("value"))
         key = (metric.name, tuple(sorted(_pairs(point.attributes).items())))
-        assert key not in told.values
-        told.values[key] = value
-        told.times.add((point.start_time_unix_nano, point.time_unix_nano))
+        assert key not in push.values
+        push.values[key] = value
+        push.times.add((point.start_time_unix_nano, point.time_unix_nano))
 
 
 def _pairs(attributes: Any) -> dict[str, str]:
@@ -68,7 +68,7 @@ def _pairs(attributes: Any) -> dict[str, str]:
 
 
 def expected(snapshot: MetricsSnapshot) -> dict[Key, Any]:
-    """Return what a push of this snapshot tells, counted from the beginning."""
+    """Return the cumulative values that a push of this snapshot should have."""
     values: dict[Key, Any] = {}
     for metric in snapshot:
         tags = {name.replace("-", "_"): value for name, value in metric.tags.items()}

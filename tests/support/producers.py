@@ -1,4 +1,4 @@
-"""Producers on a fake cluster, and what they have written there."""
+"""Producers of a fake cluster, and the values in its logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def transactional(cluster: FakeCluster, **options: Any) -> Any:
 
 
 def committed(cluster: FakeCluster, partition: int = 0, topic: str = TOPIC) -> list[bytes | None]:
-    """Return the values that a consumer with read_committed sees."""
+    """Return the values that a consumer with read_committed returns."""
     log = cluster.log(topic, partition)
     aborted = log.producers.aborted_between(0, log.end_offset)
     dropped: set[int] = set()

@@ -1,4 +1,4 @@
-"""Rows as columns, as Arrow has them."""
+"""Columns of rows in Arrow's format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bits(flags: Sequence[bool]) -> bytearray:
 
 
 def binary(values: Sequence[bytes | None], start: int = 0, form: Any = rows_module) -> BinarySource:
-    """A column as Arrow has it, or the slice of one that begins with other rows."""
+    """Return a column in Arrow's format: a slice of a longer column, from row `start` on."""
     everything = [b"other"] * start + list(values) + [None, b"behind"]
     ends = [0, *itertools.accumulate(len(value or b"") for value in everything)]
     validity = None if None not in values else bits([value is not None for value in everything])

@@ -63,7 +63,8 @@ async def copy(
     count: int,
     before_end: Callable[[SessionTransaction], Awaitable[object]] | None = None,
 ) -> list[list[bytes]]:
-    """Copy records to `out` until `count` were committed; returns what each try was given."""
+    """Copy records to `out` until `count` are committed; return the values of each transaction,
+    aborted transactions included."""
     tries: list[list[bytes]] = []
     done = 0
     async with timeout(20):
@@ -81,8 +82,8 @@ async def copy(
     return tries
 
 
-class Told(ConsumerRebalanceListener):
-    """The application's listener, as far as there are partitions."""
+class RecordingListener(ConsumerRebalanceListener):
+    """A rebalance listener that records its calls, except calls without partitions."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Set[TopicPartition]]] = []

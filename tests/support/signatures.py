@@ -12,7 +12,8 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-# Kind ("async" or "def") and parameters as they are written; "=" stands for a default.
+# Of each method: "async" or "def", and the parameters in the notation of a signature. "=" stands
+# for a default, "*" begins keyword-only parameters.
 METHODS: dict[type[Any], dict[str, tuple[str, str]]] = {
     AIOKafkaProducer: {
         "start": ("async", ""),

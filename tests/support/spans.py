@@ -1,4 +1,4 @@
-"""What OpenTelemetry was told, kept in memory."""
+"""Spans and metrics of OpenTelemetry, kept in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Seen:
-    """What OpenTelemetry was told."""
+    """Records the spans and metrics that a program creates."""
 
     def __init__(self, sampler: Any = None) -> None:
         self._spans = InMemorySpanExporter()
@@ -24,11 +24,11 @@ class Seen:
 
     @property
     def providers(self) -> dict[str, Any]:
-        """The arguments of our classes."""
+        """The arguments with which the classes of this package use these providers."""
         return {"tracer_provider": self.tracing, "meter_provider": self.metering}
 
     def spans(self, name: str | None = None) -> list[ReadableSpan]:
-        """The spans that have ended, in that order."""
+        """Return the ended spans, in the order of their ends."""
         found = self._spans.get_finished_spans()
         return [span for span in found if name is None or span.name == name]
 
@@ -37,7 +37,7 @@ class Seen:
         return span
 
     def points(self, name: str) -> list[Any]:
-        """The data points of a metric."""
+        """Return the data points of a metric."""
         data = self._reader.get_metrics_data()
         return [
             point

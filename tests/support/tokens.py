@@ -1,4 +1,4 @@
-"""Tokens for brokers that believe what a token says."""
+"""OAuth tokens without a signature, for brokers that accept unsecured tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 
 class Token(AbstractTokenProvider):
-    """An unsecured JSON web token."""
+    """Provides an unsecured JSON web token."""
 
     def __init__(self, subject: str = "alice", lifetime: float = 300) -> None:
         self.subject, self.lifetime = subject, lifetime

@@ -30,23 +30,23 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 def committed_values(fake: FakeCluster, topic: str = "out", partition: int = 0) -> list[Any]:
-    """Return the values that a consumer with read_committed sees."""
+    """Return the values that a consumer with read_committed returns."""
     return committed(fake, partition, topic)
 
 
 def stored(fake: FakeCluster, partitions: Collection[int] = (0, 1)) -> list[int | None]:
-    """The offsets that group `g` has committed for topic `t`."""
+    """Return the committed offsets of group `g` for these partitions of topic `t`."""
     return [fake.groups.committed("g", "t", number) for number in partitions]
 
 
 def members(cluster: FakeCluster) -> list[tuple[int, str]]:
-    """Generation and member id of every offset commit."""
+    """Return the generation and member id of every TxnOffsetCommit request."""
     sent = [seen.request for seen in cluster.requests(TxnOffsetCommitRequest)]
     return [(request.generation_id, request.member_id) for request in sent]
 
 
 async def put(producer: AIOKafkaProducer, offsets: Any, group: Any) -> None:
-    """A transaction of one record and these offsets."""
+    """Commit a transaction with one record and these offsets."""
     async with producer.transaction():
         await producer.send("out", b"v", partition=0)
         await producer.send_offsets_to_transaction(offsets, group)

@@ -36,7 +36,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Silence
 from aiokafka.testing.telemetry import TelemetryPush
 from tests.support.consumers import Start, fill
-from tests.support.otlp import CUMULATIVE, DELTA, Told, decode, expected
+from tests.support.otlp import CUMULATIVE, DELTA, PushedMetrics, decode, expected
 from tests.support.producers import TOPIC, new_producer
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ async def pushes(cluster: FakeCluster, count: int) -> list[TelemetryPush]:
     return list(cluster.telemetry.pushes)
 
 
-def add_up(told: list[Told], name: str) -> Any:
+def add_up(told: list[PushedMetrics], name: str) -> Any:
     """Return the sum of what each push tells of the whole client."""
     return sum(one.value(name) for one in told if (f"org.apache.kafka.{name}", ()) in one.values)
 

@@ -1,1 +1,1 @@
-"""Fetch: what to ask which broker for, and the way from its responses to records."""
+"""Fetching: the broker for each partition, Fetch requests, and the buffer of fetched records."""

@@ -1,4 +1,4 @@
-"""Fetched record sets, and the path from their bytes to records. No I/O, no awaits.
+"""The buffer of fetched record sets, from which readers take records. No I/O, no awaits.
 
 Compiled if possible, since `next()` and `RecordIterator` run once per record.
 """
@@ -26,8 +26,8 @@ Interceptor = Callable[[dict[TopicPartition, list[ConsumerRecord[Any, Any]]]], A
 
 _ALL = 2**31 - 1
 
-# Decompressed bytes after which `take()` returns, because it blocks the event loop. The last batch
-# may exceed this limit, up to `max_decompressed_bytes`.
+# Decompressed bytes after which `take()` returns, because decompression blocks the event loop. The
+# last batch may exceed this limit, up to `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
 # Records returned by `next()` before a reader checks how long other tasks have waited. A compressed
@@ -37,7 +37,8 @@ _LONGEST_RUN = 127
 
 class PinnedResponse:
     """The memory of one fetch response. Each unread record set is a view that keeps the whole
-    response in memory; `unread` counts the unread record sets. `node` counts the bytes."""
+    response in memory; `unread` counts the unread record sets. `node` is the fetcher that counts
+    the bytes."""
 
     node: NodeFetcher
     nbytes: int
@@ -82,16 +83,16 @@ class FetchBuffer:
     call: int  # number of the latest reading call
     fast_path: bool
     interceptor: Interceptor | None  # called by `next()` with each record
-    is_intercepting: bool  # interceptors process records, so other readers get none
+    is_intercepting: bool  # interceptors run: other readers get no records
     is_calling: bool  # `next()` is calling the interceptor
-    unfinished: tuple[PartitionState, Any] | None  # what `next()` has left to `resume()`
+    unfinished: tuple[PartitionState, Any] | None  # for `resume()`
     is_awaited: bool  # a reader waits for records
     awaited: Wanted  # the partitions that the reader waits for
     _run: int  # records that `next()` returns before the caller checks the time
-    _left: int  # the rest of `_run`
+    _left: int  # remaining records of `_run`
     _room: int  # bytes that the current `take()` may still decompress
-    _before: list[tuple[PartitionState, int, int]]  # positions and counts before this `take()`
-    _has_raised: bool  # a failure was raised since a record set was read to its end
+    _before: list[tuple[PartitionState, int, int]]  # positions and record counts before `take()`
+    _has_raised: bool  # a failure was raised since the last record set was finished
     _current: FetchedPartition | None
     _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
     _failures: OrderedDict[PartitionState, tuple[int, Failure]]
@@ -144,7 +145,8 @@ class FetchBuffer:
         state.cursor.rewind(state.next_offset)
 
     def discard_stale(self, state: PartitionState) -> None:
-        """Drop the data of a partition that a seek, reset or revocation made void."""
+        """Drop the record sets and the failure of a partition that a seek, reset or revocation has
+        made void."""
         queue = self._queues.get(state)
         if queue is not None:
             chunk: FetchedPartition = queue[0]
@@ -221,11 +223,11 @@ class FetchBuffer:
 
     def pace(self, share: float) -> None:
         """Set how many records `next()` returns before it returns None, so that the caller checks
-        whether other tasks must run. `share`: the time since the last turn of other tasks, as a
-        part of the permitted time.
+        whether other tasks must run. `share`: the time since other tasks last ran, as a fraction of
+        the permitted time.
 
-        The time includes the application's work on the records, which may take a thousand times
-        longer than reading them.
+        This time includes the application's work on the records, which may take a thousand times
+        longer than reading the records.
         """
         run = 2 * self._run + 1 if share <= 1 else int(self._run / share)
         self._run = self._left = min(run, _LONGEST_RUN)
@@ -270,15 +272,15 @@ class FetchBuffer:
     ) -> ConsumerRecord[Any, Any] | None:
         """Return a record as changed by the interceptors, or the next record if they drop it.
 
-        If an interceptor returns an awaitable, or if it begins a rebalance, set `unfinished` and
-        return None. The caller calls `resume()` in the same step, so nothing reads meanwhile.
+        If an interceptor returns an awaitable, or a rebalance begins, set `unfinished` and return
+        None. The caller calls `resume()` without an await in between, so that no other task reads.
         """
         state.shown = record.offset
         self.is_intercepting = self.is_calling = True
         try:
             passed = self.interceptor({state.tp: [record]})  # type: ignore[misc]
         except BaseException:
-            # KeyboardInterrupt or the like: the exceptions of interceptors are logged.
+            # KeyboardInterrupt or another BaseException: Interception logs any Exception.
             self.is_intercepting = False
             state.give_back(1)
             raise
@@ -297,7 +299,8 @@ class FetchBuffer:
         return self.next()
 
     def pop_unfinished(self) -> tuple[PartitionState, Any]:
-        """Return the partition whose record interceptors process, and their result or coroutine."""
+        """Return and clear `unfinished`: the partition of the intercepted record, and the result or
+        coroutine of the interceptors."""
         unfinished = self.unfinished
         self.unfinished = None
         assert unfinished is not None
@@ -308,11 +311,11 @@ class FetchBuffer:
         self.interceptor = interceptor
 
     def set_intercepting(self, is_intercepting: bool) -> None:
-        """Set whether interceptors process records, so that other readers get none."""
+        """Set whether interceptors process records, so that other readers get no records."""
         self.is_intercepting = is_intercepting
 
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
-        """Return the next record of any of these partitions (None = all); None if there is none.
+        """Return the next record of these partitions (None = all); None if no record is buffered.
 
         Raises the failures of these partitions, each once. Raises the error of an unreadable record
         with every call until the position moves.
@@ -353,8 +356,8 @@ class FetchBuffer:
         except Exception:
             raise
         except BaseException:
-            # KeyboardInterrupt or the like in a deserializer: no record reaches the application, so
-            # put back the records of all partitions.
+            # A deserializer has raised KeyboardInterrupt or another BaseException. No record
+            # reaches the application, so put back the records of all partitions.
             for state, position, taken in self._before:
                 state.put_back(position)
                 state.taken = taken
@@ -426,7 +429,8 @@ class FetchBuffer:
         if record is None:
             self._finish(chunk)
             return None
-        # Another task may have read a record since the latest call began, and still has it.
+        # With two reading tasks, the other task may have read a record since the latest call began,
+        # and is still processing this record.
         if state.call != self.call:
             state.call = self.call
             state.finished = before
@@ -585,7 +589,7 @@ class RecordIterator:
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, _Record]:
-        """Return an awaitable of the next record.
+        """Return an awaitable for the next record.
 
         The awaitable can be used like a coroutine, for example to create a task. The record is
         consumed when the awaitable is awaited: if it is cancelled before, as by
@@ -594,7 +598,7 @@ class RecordIterator:
         return _cpython.call(_take, _find, self)
 
 
-# `_ready.call` needs functions of one C signature, so buffer.pxd types the locals instead of the
+# `_cpython.call` needs functions of one C signature, so buffer.pxd types the locals instead of the
 # parameters.
 
 

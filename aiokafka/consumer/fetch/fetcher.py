@@ -1,4 +1,4 @@
-"""Fetch each assigned partition from the right broker: its leader or preferred read replica."""
+"""The fetch target of each assigned partition: its leader, or a preferred read replica."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.position.resolver import OffsetResolver
 
-__all__ = ["FetchTargets", "Fetcher", "OtherTopic", "TopicIds"]
+__all__ = ["ChangedTopic", "FetchTargets", "Fetcher", "TopicIds"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# Remember the ids of at most this many topics that are no longer in use. After a rebalance that
-# revoked a topic only briefly, these ids still distinguish a recreated topic from outdated metadata
-# (`OtherTopic.is_new`).
+# Number of topics no longer in use whose ids are remembered. If a rebalance revokes a topic only
+# briefly, these ids still distinguish a recreated topic from outdated metadata
+# (`ChangedTopic.is_new`).
 _MOST_FORMER_TOPICS = 1000
 
 # Metadata snapshots without a leader before a warning is logged; several can arrive in a second.
-_MISSES_TO_MENTION = 5
+_MISSES_BEFORE_WARNING = 5
 
-# Seconds without preferred replicas after a replica has failed: the leader would name it again.
+# Seconds without preferred replicas after a replica has failed: in a Fetch response, the leader
+# would name the failed replica again.
 _LEADERS_ONLY = 30.0
 
 
-class OtherTopic:
+class ChangedTopic:
     """A subscribed topic whose id in the metadata has changed."""
 
     __slots__ = ("is_new", "name", "now")
@@ -48,13 +49,13 @@ class OtherTopic:
         self.name = name
         self.now = now
         self.is_new = is_new
-        """True: the id was never seen before, so the topic was deleted and created again. False:
-        the metadata of an outdated broker has a deleted topic, or later metadata the latest topic
+        """True: the id was never seen before, so the topic was deleted and created again. False: an
+        outdated broker has returned the id of a deleted topic, or later metadata has the latest id
         again."""
 
 
 class TopicIds:
-    """The ids of the topics that are read (KIP-516).
+    """The ids of the topics with assigned partitions (KIP-516).
 
     Owns: the id of each topic in use, and all ids seen for these topics and for the last thousand
     topics no longer in use.
@@ -66,12 +67,13 @@ class TopicIds:
     def __init__(self) -> None:
         self.current: dict[str, bytes] = {}
         self._used: set[str] = set()
-        # All ids by topic name, the current one last. The topics used last are at the end.
+        # All known ids by topic name; the current id is the last. The topics are in the order of
+        # their last use.
         self._seen: dict[str, dict[bytes, None]] = {}
 
     def update(
         self, topics: Iterable[str], assigned: Mapping[str, bytes], cluster: ClusterMetadata
-    ) -> Iterator[OtherTopic]:
+    ) -> Iterator[ChangedTopic]:
         """Update the ids of `topics`: from `assigned` (by the group) if present there, else from
         the metadata. Yield the topics in use whose id has changed in the metadata."""
         names = dict.fromkeys(topics)
@@ -88,13 +90,14 @@ class TopicIds:
             # A topic that was not in use before has no outdated positions: a `seek()` of the
             # application was for the present topic.
             if topic_id != last and name in before and name not in assigned:
-                yield OtherTopic(name, topic_id, is_new)
+                yield ChangedTopic(name, topic_id, is_new)
         for name in list(self._seen)[: -(len(self.current) + _MOST_FORMER_TOPICS)]:
             del self._seen[name]
 
 
 class _Leaderless:
-    """A partition without a leader, since a loop time, and the number of such snapshots."""
+    """The absence of a partition's leader: its begin (loop time), and the number of metadata
+    snapshots without a leader."""
 
     __slots__ = ("is_confirmed", "misses", "since")
 
@@ -102,7 +105,7 @@ class _Leaderless:
         self.since = since
         self.misses = 0
         self.is_confirmed = False
-        """Whether the metadata has the topic, or an error for it."""
+        """Whether the metadata has the topic, or an error for the topic."""
 
 
 class FetchTargets:
@@ -122,7 +125,7 @@ class FetchTargets:
         self._subscriptions = context.subscriptions
         self._health = context.health
         self._log = SubjectLog(log, context.config.subject)
-        self._contacts: dict[int, NodeHealth] = {}
+        self._node_healths: dict[int, NodeHealth] = {}
         self._leaderless: dict[TopicPartition, _Leaderless] = {}
 
     # -- targets -----------------------------------------------------------------------------------
@@ -132,7 +135,8 @@ class FetchTargets:
         target = state.target
         cluster = self._client.cluster
         leader, epoch = cluster.leader_for_partition(state.tp), cluster.leader_epoch(state.tp)
-        # The leader epoch of another topic by this name says nothing about this log.
+        # If the metadata has another topic by this name, its leader epochs are those of another
+        # log.
         is_foreign = self._subscriptions.assignment.is_foreign(state.tp.topic, cluster)
         if leader is not None and leader >= 0 and not is_foreign:
             self._on_leader_epoch(state, epoch)
@@ -150,7 +154,7 @@ class FetchTargets:
             self._leaderless.pop(state.tp, None)
         before, target.node_id = target.node_id, node_id
         if epoch < 0 and node_id not in (None, before):
-            state.retry.end_wait()  # before Kafka 2.1 there is no epoch to show the new leader
+            state.retry.end_wait()  # before Kafka 2.1, only the node id shows the new leader
         return before
 
     def prefer_replica(self, state: PartitionState, node_id: int) -> None:
@@ -164,24 +168,26 @@ class FetchTargets:
         state.target.preferred_until = _now() + self._config.client.metadata_max_age
 
     def refuse_replica(self, state: PartitionState) -> None:
-        """Use the leader from the next `update()` on, and no preferred replica for a while."""
+        """Use the leader from the next `update()` on. For `_LEADERS_ONLY` seconds, fetches of all
+        partitions request no preferred replica."""
         self.leaders_only_until = _now() + _LEADERS_ONLY
         state.target.preferred = None
 
     def _on_leader_epoch(self, state: PartitionState, epoch: int) -> None:
         """Start to validate the position (KIP-320) if the leader epoch has changed and differs from
-        the epoch of the fetched records. It may be older: the topic may have been recreated."""
+        the epoch of the fetched records. The new epoch may be older, if the topic was recreated."""
         cursor = state.cursor
         if epoch == cursor.leader_epoch:
             return
         if epoch < 0:
-            # The metadata no longer has an epoch, and the leader would reject an outdated epoch.
+            # The metadata no longer has an epoch. Send no epoch, because the leader would reject an
+            # outdated epoch.
             cursor.follow_leader(epoch)
             return
         is_newer = epoch > cursor.leader_epoch
         is_of_another = 0 <= cursor.offset_epoch != epoch
         if is_newer:
-            state.retry.end_wait()  # the failure was that of the previous leader
+            state.retry.end_wait()  # the previous leader has caused the failure
         # The position is validated if
         # 1. the partition is READY, and the record before the position has an older epoch: the new
         #    leader may have truncated that record, or never have replicated it;
@@ -217,7 +223,7 @@ class FetchTargets:
         several snapshots."""
         for tp in self._leaderless.keys() - self._subscriptions.assignment.tps:
             del self._leaderless[tp]
-        lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_TO_MENTION]
+        lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_BEFORE_WARNING]
         if lasting:
             self._log.warning(
                 "No leader, or no such partition: %s cannot be read", self.names(lasting)
@@ -225,12 +231,13 @@ class FetchTargets:
 
     @property
     def leaderless(self) -> Collection[TopicPartition]:
-        """Assigned partitions without a leader, by the metadata of their topics."""
+        """Assigned partitions without a leader. Omits partitions of topics for which there was no
+        metadata response yet."""
         return [tp for tp, absence in self._leaderless.items() if absence.is_confirmed]
 
     def names(self, partitions: Collection[TopicPartition]) -> str:
-        """Return the names of some partitions for a message. For topics with fewer partitions, add
-        their number of partitions."""
+        """Return the names of some partitions for a message. If a topic lacks some of these
+        partitions, add its number of partitions."""
         counts = []
         for topic in sorted({tp.topic for tp in partitions}):
             known = self._client.cluster.known_partitions(topic)
@@ -242,29 +249,29 @@ class FetchTargets:
 
     # -- health of brokers -------------------------------------------------------------------------
 
-    def add_contact(self, node_id: int) -> NodeHealth:
+    def track_node(self, node_id: int) -> NodeHealth:
         """Start to track the health of a broker that has become a target."""
-        contact = broker_health(self._client, node_id, self._log, self._health.look)
-        self._contacts[node_id] = contact
-        return contact
+        node_health = broker_health(self._client, node_id, self._log, self._health.look)
+        self._node_healths[node_id] = node_health
+        return node_health
 
-    def drop_contact(self, node_id: int) -> NodeHealth:
+    def untrack_node(self, node_id: int) -> NodeHealth:
         """Stop tracking a broker that is no longer a target."""
-        return self._contacts.pop(node_id)
+        return self._node_healths.pop(node_id)
 
-    def contacts(self) -> list[NodeHealth]:
+    def node_healths(self) -> list[NodeHealth]:
         """Return the health of all targets."""
-        return list(self._contacts.values())
+        return list(self._node_healths.values())
 
-    def contact_of(self, node_id: int) -> NodeHealth | None:
+    def health_of(self, node_id: int) -> NodeHealth | None:
         """Return the health of one broker; None if it is not a target."""
-        return self._contacts.get(node_id)
+        return self._node_healths.get(node_id)
 
     def outages(self, now: float) -> dict[int, Outage]:
         """Return the outages of targets by broker id."""
         found = {}
-        for node_id, contact in list(self._contacts.items()):
-            if (outage := contact.outage(now)) is not None:
+        for node_id, node_health in list(self._node_healths.items()):
+            if (outage := node_health.outage(now)) is not None:
                 found[node_id] = outage
         return found
 
@@ -310,7 +317,7 @@ class Fetcher:
         self._nodes: dict[int, NodeFetcher] = {}
 
     def start(self) -> None:
-        """Start to fetch the partitions of this and later assignments, with the next `route()`."""
+        """Fetch the partitions of this and later assignments, from the next `route()` on."""
         self.is_running = True
         self._subscriptions.watch(self)
 
@@ -324,7 +331,7 @@ class Fetcher:
         self._queue.close()
         nodes, self._nodes = self._nodes, {}
         for node_id in nodes:
-            self.targets.drop_contact(node_id)
+            self.targets.untrack_node(node_id)
         await together(node.close() for node in nodes.values())
 
     def await_records(self, wanted: Wanted) -> None:
@@ -334,8 +341,8 @@ class Fetcher:
         arrive.
         """
         refuse_reading(self._queue, self._buffer.is_calling)
-        # A reader that waits for more records has finished the earlier records: a rebalance may
-        # wait for that.
+        # A reader that waits for more records has finished the earlier records. A rebalance may be
+        # waiting for this reader.
         if self._queue.polls.waiters:
             self._queue.polls.notify()
         self.on_waiting_reader(wanted)
@@ -415,7 +422,8 @@ class Fetcher:
         self._touch_node(state)
 
     def _retarget(self, state: PartitionState) -> None:
-        """Update the target. The caller touches the plan of the new target."""
+        """Update the fetch target of a partition, and start a NodeFetcher for a new target broker.
+        The caller notifies the NodeFetcher of the partition."""
         before = self.targets.update(state)
         node_id = state.target.node_id
         if before != node_id and before is not None and before in self._nodes:
@@ -423,8 +431,8 @@ class Fetcher:
             # still valid: the records are the same.
             self._nodes[before].touch(state)
         if node_id is not None and node_id not in self._nodes:
-            contact = self.targets.add_contact(node_id)
-            node = self._nodes[node_id] = NodeFetcher(node_id, self._context, self, contact)
+            node_health = self.targets.track_node(node_id)
+            node = self._nodes[node_id] = NodeFetcher(node_id, self._context, self, node_health)
             self._divide_memory()
             self._tasks.start(node.run(), name=f"fetch-{node_id}")
 
@@ -432,9 +440,9 @@ class Fetcher:
         """End a NodeFetcher without partitions, and keep its last error for `health()`."""
         self._nodes.pop(node_id).retire()
         self._divide_memory()
-        contact = self.targets.drop_contact(node_id)
-        if contact.error is not None and contact.error_at > self._queue.last_error[0]:
-            self._queue.note_error(contact.error_at, contact.error)
+        node_health = self.targets.untrack_node(node_id)
+        if node_health.error is not None and node_health.error_at > self._queue.last_error[0]:
+            self._queue.note_error(node_health.error_at, node_health.error)
 
     def _divide_memory(self) -> None:
         self.share = self._context.config.fetch_buffer_memory // max(1, len(self._nodes))
@@ -444,12 +452,12 @@ class Fetcher:
         topics = [tp.topic for tp in assignment.tps]
         cluster = self._context.client.cluster
         for other in self.topic_ids.update(topics, assignment.topic_ids, cluster):
-            self.resolver.on_other_topic(other)
+            self.resolver.on_topic_changed(other)
         current = self.topic_ids.current
         for state in assignment.states():
             state.topic_id = current.get(state.tp.topic, state.topic_id)
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of the responses with unread records."""
+        """Bytes of all fetch responses with unread records."""
         return sum(node.pinned for node in list(self._nodes.values()))

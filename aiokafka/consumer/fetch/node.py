@@ -71,7 +71,7 @@ log = logging.getLogger("aiokafka.consumer.fetcher")
 # Unread record sets per partition: the application reads one set while the next set is fetched.
 QUEUED_PER_PARTITION = 2
 
-# Fetch sessions (KIP-227).
+# Session ids and epochs with a special meaning (KIP-227).
 _NO_SESSION = 0
 _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
@@ -121,11 +121,11 @@ class FetchPlan:
         touched, self._touched = self._touched, {}
         gained = False
         for state in touched:
-            gained |= self._look_at(state, now, topic_ids)
+            gained |= self._update_partition(state, now, topic_ids)
         return gained
 
     def next_retry(self) -> float | None:
-        """Return when the first backoff ends (loop time); None without one."""
+        """Return when the first backoff ends (loop time); None if no partition backs off."""
         return min(self._backing_off.values(), default=None)
 
     def take_changed(self) -> dict[TopicPartition, None]:
@@ -163,19 +163,21 @@ class FetchPlan:
         """Return the states of the partitions in the plan."""
         return [state for state, _ in self._made_for.values()]
 
-    def _look_at(self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]) -> bool:
+    def _update_partition(
+        self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]
+    ) -> bool:
         cursor = state.cursor
         self.full.pop(state, None)
         self._backing_off.pop(state, None)
         if state.target.node_id != self._node_id or not state.is_fetchable:
-            return self._leave_out(state)
+            return self._omit(state)
         if state.retry.at > now:
             self._backing_off[state] = state.retry.at
-            return self._leave_out(state)
+            return self._omit(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
-            # The buffer touches the partition when a record set of the partition has been read.
+            # The Fetcher touches the partition when a record set of the partition has been read.
             self.full[state] = None
-            return self._leave_out(state)
+            return self._omit(state)
         tp = state.tp
         topic_id = topic_ids.get(tp.topic, ZERO_UUID)
         epoch = self._fenced_epochs.epoch_to_send(tp, cursor.leader_epoch)
@@ -185,7 +187,7 @@ class FetchPlan:
         self._changed[tp] = None
         return gained
 
-    def _leave_out(self, state: PartitionState) -> bool:
+    def _omit(self, state: PartitionState) -> bool:
         made_for = self._made_for.get(state.tp)
         # A revoked partition may have been assigned again: the plan then has the new state's spec.
         if made_for is not None and made_for[0] is state:
@@ -364,7 +366,7 @@ class NodeFetcher:
     """
 
     def __init__(
-        self, node_id: int, context: ConsumerContext, fetcher: Fetcher, contact: NodeHealth
+        self, node_id: int, context: ConsumerContext, fetcher: Fetcher, node_health: NodeHealth
     ) -> None:
         self.node_id = node_id
         self.pinned = 0
@@ -372,7 +374,7 @@ class NodeFetcher:
         self.read_committed = context.config.read_committed
         self._context = context
         self._fetcher = fetcher
-        self._contact = contact
+        self._node_health = node_health
         self._log = SubjectLog(log, context.config.subject)
         self._buffer = context.queue.buffer
         limit = context.config.max_partition_fetch_bytes
@@ -411,8 +413,8 @@ class NodeFetcher:
     def retire(self) -> None:
         """End after the fetch in flight: this broker is no longer the target of a partition."""
         self._is_retired = True
-        # Drop records that no reader asks for: no broker's share counts their memory any more. The
-        # new leader, if there is one, sends the records again.
+        # Drop records that no reader asks for, because no share of the buffer memory includes them
+        # any more. Keep records of partitions without a leader: no broker could send them again.
         for state in self._buffer.unserved(self):
             if state.target.node_id is not None:
                 self._buffer.discard(state)
@@ -422,7 +424,7 @@ class NodeFetcher:
     async def run(self) -> None:
         """Fetch until retired or cancelled."""
         # Connect while positions are still being looked up.
-        with self._contact.asked("ApiVersions"):
+        with self._node_health.asked("ApiVersions"):
             await self._context.client.ready(self.node_id, group=ConnectionGroup.FETCH)
         # There is no await between the decision and the wait, so no wake-up is lost.
         while not self._is_retired:
@@ -431,7 +433,7 @@ class NodeFetcher:
             wait = self._max_wait(now)
             if wait is None:
                 self._maybe_forget_outage(now)
-                await self._signal.wait(self._next_look(now))
+                await self._signal.wait(self._next_decision_at(now))
             else:
                 await self._fetch(now, wait)
         await self.close()
@@ -444,8 +446,8 @@ class NodeFetcher:
         if request is None:
             return
         try:
-            # The timeout of the request itself restarts with each earlier response of a throttled
-            # broker.
+            # Limit the time here: the request's own timeout restarts with each earlier response of
+            # a throttled broker.
             async with timeout(_CLOSE_TIMEOUT):
                 await self._context.client.send_nowait(self.node_id, request)
         except (KafkaError, OSError, asyncio.TimeoutError) as error:
@@ -461,7 +463,7 @@ class NodeFetcher:
         if not plan.specs or now < self._not_before:
             return None
         # Fetch at half of the share: the response arrives while the application reads the rest.
-        if self._is_over_low_water() and not self._make_room():
+        if self._is_over_low_water() and not self._free_memory():
             return None
         if not plan.full:
             return longest
@@ -481,7 +483,7 @@ class NodeFetcher:
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
 
-    def _make_room(self) -> bool:
+    def _free_memory(self) -> bool:
         """Drop buffered records that no reader asks for; return whether enough memory is free for
         another fetch."""
         now, longest = self._loop.time(), self._context.config.fetch_max_wait
@@ -496,8 +498,8 @@ class NodeFetcher:
                     continue
                 # Fetch the partition again later, after the partitions that a reader waits for.
                 state.retry.wait_until(now + longest)
-            # Also if the partition has moved to another broker, whose NodeFetcher does not count
-            # this memory, and so does not drop it.
+            # Drop the records even if the partition has moved to another broker: the NodeFetcher of
+            # that broker does not count this memory.
             self._buffer.discard(state)
             state.changed()
         return not self._is_over_low_water()
@@ -507,24 +509,29 @@ class NodeFetcher:
 
     @property
     def _outdated_at(self) -> float:
-        """When the last failure becomes irrelevant if no request follows (loop time)."""
+        """Loop time at which the last failure becomes irrelevant if no request follows."""
         config = self._context.config
         longest = max(config.fetch_max_wait, config.client.retry_backoff_max)
-        return self._contact.error_at + longest + OUTDATED
+        return self._node_health.error_at + longest + OUTDATED
 
     def _maybe_forget_outage(self, now: float) -> None:
         """Forget an old outage if no request to the broker is needed: partitions are paused, or
         buffered records have to be read first."""
-        # Keep the outage while a request is in flight: the resolver may have sent one.
-        is_asked = self._contact.is_asked or now < self._not_before
-        if not is_asked and self._contact.failing_since is not None and now >= self._outdated_at:
-            self._contact.forget()
+        # Keep the outage while a request is in flight, which the OffsetResolver may have sent.
+        is_asked = self._node_health.is_asked or now < self._not_before
+        if (
+            not is_asked
+            and self._node_health.failing_since is not None
+            and now >= self._outdated_at
+        ):
+            self._node_health.forget()
 
-    def _next_look(self, now: float) -> float | None:
-        """Return when to decide again without a wake-up (loop time); None for no limit."""
+    def _next_decision_at(self, now: float) -> float | None:
+        """Return the loop time at which `run()` decides again without a wake-up; None for no
+        limit."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
         longest = self._context.config.fetch_max_wait
-        if self._contact.failing_since is not None:
+        if self._node_health.failing_since is not None:
             times.append(self._outdated_at)
         if self._plan.full:
             times.append(self._fetched_at + longest)
@@ -551,7 +558,7 @@ class NodeFetcher:
             request.rack_id = config.client.client_rack or ""
         max_version = self._session.max_version
         sent_at, limit = self._loop.time(), max_wait + config.client.request_timeout
-        due = self._contact.expect("Fetch", max_wait)
+        due = self._node_health.expect("Fetch", max_wait)
         try:
             connection = await self._context.client.connection(
                 self.node_id, ConnectionGroup.FETCH, timeout=limit
@@ -567,7 +574,7 @@ class NodeFetcher:
         except KafkaError as error:
             self._on_failed(error)
         finally:
-            self._contact.forgive(due)
+            self._node_health.forgive(due)
         if self._session.is_full:
             # Within a session the broker rotates the partitions.
             self._plan.rotate()
@@ -581,7 +588,7 @@ class NodeFetcher:
         return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
 
     def _on_response(self, sent_at: float, response: FetchResponse) -> None:
-        self._contact.succeed()
+        self._node_health.succeed()
         # Check the session first: after a session error, the partitions must be ignored.
         session = self._session
         was_full = session.is_full
@@ -606,7 +613,7 @@ class NodeFetcher:
 
     def _on_session_error(self, error: type[BrokerResponseError]) -> None:
         """Handle an error of the whole response, such as a lost session. The next request is full.
-        Back off after the second error in a row."""
+        Back off from the second error in a row on."""
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         # No backoff the first time: brokers evict sessions in favour of other clients.
         if self._backoff.failures:
@@ -614,7 +621,7 @@ class NodeFetcher:
             self._leave_replica()
             if is_transient(error):
                 for state in self._plan.states():
-                    state.retry.blame(self._loop.time(), error, self._not_before)
+                    state.retry.record_failure(self._loop.time(), error, self._not_before)
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._context.client.request_metadata(f"fetch answered {error.__name__}")
@@ -632,7 +639,7 @@ class NodeFetcher:
             # The broker was downgraded to a version without sessions; nothing was sent.
             return
         self._not_before = self._loop.time() + self._backoff.next()
-        self._contact.fail(error)
+        self._node_health.fail(error)
         self._leave_replica()
         if _is_too_large(error):
             self._context.queue.report_all(self._plan.states(), self._too_large())
@@ -740,7 +747,7 @@ class FetchResponseHandler:
 
     def _buffer(self, state: PartitionState, found: Fetched) -> None:
         if self._pinned is None:
-            # Count the whole response: a view of one record set keeps all of it in memory.
+            # Count the whole response: a view of one record set keeps the whole response in memory.
             self._pinned = self._node.pin(found.response_bytes)
         config = self._context.config
         reader = RecordReader(

@@ -70,7 +70,8 @@ class _Readers(Signal):
     ) -> bool:
         """Wait until notified of one of these partitions (None = of any); return False at
         `deadline`."""
-        # For very many partitions, registering costs more than an occasional needless wake-up.
+        # For many partitions, registering the reader for each costs more than some needless
+        # wake-ups.
         if wanted is not None and len(wanted) > _MOST_KEYS:
             wanted = None
         waiter, timer = make_waiter(deadline)
@@ -189,7 +190,7 @@ class RecordQueue:
         self._update_fast_path()
 
     def release(self) -> None:
-        """Return records again."""
+        """Return records to readers again."""
         if not self._is_held and self._is_over is self._is_closed:
             return
         self._is_held = False
@@ -198,7 +199,7 @@ class RecordQueue:
         self.wake_readers()
 
     def fail_next_call(self, error: BaseException) -> None:
-        """Make the next reading call raise `error`, whatever partitions it asks for."""
+        """Make the next reading call raise `error`, for any partitions."""
         self.note_error(asyncio.get_running_loop().time(), error)
         self._errors.append(error)
         del self._errors[:-_MOST_ERRORS]
@@ -206,7 +207,7 @@ class RecordQueue:
         self.wake_readers()
 
     def withdraw_errors(self, errors: Collection[BaseException]) -> None:
-        """Drop those of `errors` that no call has raised yet, because their cause has ended."""
+        """Drop the given errors that no call has raised yet, because their cause has ended."""
         if self._errors:
             self._errors = [each for each in self._errors if not any(each is e for e in errors)]
             self._update_fast_path()
@@ -216,7 +217,7 @@ class RecordQueue:
     @contextmanager
     def intercepting(self) -> Iterator[None]:
         """Return no records to other readers during the `with` block: if interception fails, the
-        position moves back, and records returned meanwhile would be returned again."""
+        position moves back, and records returned to other readers would be returned twice."""
         self.buffer.set_intercepting(True)
         try:
             yield
@@ -246,7 +247,7 @@ class RecordQueue:
 
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """Make the next reader of this partition raise the exception that `failure` returns."""
-        # The errors of a revoked partition belong to its new owner.
+        # Ignore the errors of a revoked partition: its new owner gets them.
         if state.phase is not Phase.RETIRED:
             self.note_error(asyncio.get_running_loop().time(), failure())
             self.buffer.add_failure(state, failure)
@@ -256,7 +257,8 @@ class RecordQueue:
     def report_all(
         self, states: Iterable[PartitionState], failure: Callable[[], KafkaError]
     ) -> None:
-        """Report one failure of many partitions. The next reader of any of them raises it, once."""
+        """Report one failure of many partitions. The next reader of one of these partitions raises
+        the failure, once."""
         for state in states:
             self.report(state, failure)
 

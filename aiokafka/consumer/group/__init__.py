@@ -1,1 +1,1 @@
-"""Belong to a group: join by either protocol, hand partitions over, commit offsets."""
+"""Group membership: joining by either group protocol, rebalances, and commits of offsets."""

@@ -1,4 +1,4 @@
-"""The assignors of one consumer: those of this package, of programs, and of kafka-python."""
+"""Calls the assignors of one consumer: aiokafka's, kafka-python's, or a program's own."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class GroupAssignors:
         """Return the name and encoded subscription of each assignor for a JoinGroup. A `generation`
         other than -1 is included, so that the metadata differs from that of earlier joins."""
         if not self.is_cooperative:
-            # An eager member has revoked everything. A cooperative leader would wait in vain for it
-            # to revoke claimed partitions and rejoin.
+            # An eager member has revoked all partitions. If it claimed some, a cooperative leader
+            # would wait in vain for their revocation.
             self.forget()
-        names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
+        names = frozenset(topics)  # as in aiokafka: assignors of programs use set operations
         found = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]
         return [
             (name, _encoded(self._with_rack(_with_generation(generation, metadata))))
@@ -114,7 +114,7 @@ class GroupAssignors:
         return assignment
 
     def forget(self) -> None:
-        """Claim no partitions in the next join: the member has no partitions any more."""
+        """Claim no partitions in the next join, because the member no longer has any."""
         self._assigned, self._generation = (), -1
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
@@ -148,8 +148,8 @@ def subscriptions_of(
 def _in_two_steps(
     shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> dict[str, Any]:
-    """Return the assignment without partitions that other members claim (KIP-429). Those members
-    first revoke the partitions, and rejoin.
+    """Return the assignment without partitions that other members claim (KIP-429). The claiming
+    members first revoke these partitions, and rejoin.
 
     CooperativeStickyAssignor omits such partitions itself; an assignor of a program may not.
     """
@@ -215,14 +215,14 @@ def _is_of_kafka_python(assignor: Any) -> bool:
 
 
 def _instance(strategy: Any) -> Any:
-    """Return an instance of a class. Return an object, and a class with class methods only,
-    unchanged: such methods keep their state on the class."""
+    """Return an instance of an assignor class. Return an instance unchanged, and also a class that
+    has class methods only: its state is on the class."""
     if not isinstance(strategy, type) or _is_of_class_methods(strategy):
         return strategy
     try:
         return strategy()
     except TypeError:
-        return strategy  # an assignor that cannot be instantiated
+        return strategy  # an abstract class, or a constructor with required arguments
 
 
 def _is_of_class_methods(strategy: type[Any]) -> bool:

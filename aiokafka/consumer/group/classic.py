@@ -60,11 +60,11 @@ _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
 _STABLE = "Stable"
 
-# Seconds of the request timeout beyond the rebalance timeout: the coordinator completes a join
-# slightly later.
+# Seconds added to the rebalance timeout for the timeout of a JoinGroup or SyncGroup: the
+# coordinator completes a join slightly after the rebalance timeout.
 _JOIN_SLACK = 5.0
-# A heartbeat is sent a second time after this part of the session timeout.
-_PART_OF_SESSION = 1 / 3
+# Part of the session timeout after which a heartbeat without a response is sent a second time.
+_RESEND_SHARE = 1 / 3
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
@@ -100,8 +100,8 @@ class JoinedGeneration:
         self.keeps_assignment = keeps_assignment
         """Whether the assignment stays valid, so that the leader must not assign (KIP-814)."""
         self.is_restarted_leader = is_restarted_leader
-        """Whether this is a restarted static leader. Brokers before 3.2 return the previous member
-        id of such a leader as the leader's id, and expect no assignment from it."""
+        """Whether this member is a restarted static leader. Brokers before 3.2 return the previous
+        member id of such a leader as the leader's id, and expect no assignment from it."""
         self.is_assigned_by_broker = is_assigned_by_broker
         """Whether no member leads, because the coordinator assigns: the group has members of the
         consumer protocol, or had them until this member joined (KIP-848)."""
@@ -128,8 +128,8 @@ class DescribedAssignments:
 
 
 class ClassicMember(Member):
-    """A member of the classic protocol. All its requests have the instance id of a static member
-    (KIP-345)."""
+    """A member of the classic protocol. If the member is static, all its requests have the instance
+    id (KIP-345)."""
 
     held_requests = (JoinGroupRequest, SyncGroupRequest)
 
@@ -138,7 +138,7 @@ class ClassicMember(Member):
         return ClassicProtocol(group, self)
 
     def forget_generation(self) -> None:
-        """Forget the generation: the group has begun another one without this member."""
+        """Forget the generation: the group has begun another generation without this member."""
         self.generation = -1
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> JoinedGeneration:
@@ -196,7 +196,7 @@ class ClassicMember(Member):
 
         Args:
             assignments: The assignments of all members if this member is the leader, else empty.
-            is_owner: Whether no other member can have the previous partitions of this member before
+            is_owner: Whether no other member can own the previous partitions of this member before
                 the response.
         """
         config = self._config
@@ -218,8 +218,8 @@ class ClassicMember(Member):
         response = await self.coordinator.send(request, limit, patience=rebalance_timeout)
         is_over = response.error_code == RebalanceInProgressError.errno
         if is_over and is_owner and self.generation >= 0:
-            # The group begins another generation without an assignment in this one. Until then,
-            # commits of the previous partitions need this generation.
+            # The group begins yet another generation, and assigns nothing in this generation. Until
+            # the next generation, commits of the previous partitions need this generation.
             self.generation = joined.generation
         self.coordinator.check(response.error_code)
         # Set the generation only after SyncGroup: heartbeats and commits cannot use a generation
@@ -235,9 +235,9 @@ class ClassicMember(Member):
         if self.instance_id is not None:
             request.group_instance_id = self.instance_id
         session = self._config.session_timeout
-        # Limit the wait to the session timeout, after which the group has removed this member.
+        # Wait for the session timeout at most: afterwards, the group has removed this member.
         limit = min(self._config.client.request_timeout, session)
-        response = await self.coordinator.send_in_time(request, limit, session * _PART_OF_SESSION)
+        response = await self.coordinator.send_in_time(request, limit, session * _RESEND_SHARE)
         self.coordinator.check(response.error_code)
 
     async def describe_assignments(self) -> DescribedAssignments | None:
@@ -258,7 +258,7 @@ class ClassicMember(Member):
 
         A pending JoinGroup blocks its connection, so LeaveGroup uses another connection.
         """
-        # Forget the member before the request: no later request may have this identity.
+        # Forget the membership before the request, so that no later request has this identity.
         member_id = self.member_id
         self.forget_member()
         if self.instance_id is not None:
@@ -291,18 +291,18 @@ def _described(members: Iterable[DescribedGroupMember]) -> DescribedAssignments:
     return DescribedAssignments(frozenset(topics), frozenset(partitions), frozenset(unwanted))
 
 
-# -- The protocol: when the member joins, and what follows from errors
+# -- The protocol: when the member joins, and how it handles errors
 
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
 # Part of the rebalance timeout for the metadata refresh before a join. More than half of the
 # timeout is for the application and the last commit.
-_PART_TO_LOOK = 0.2
+_METADATA_SHARE = 0.2
 
 
 class ClassicProtocol(GroupProtocol):
-    """Joins the group whenever there is a reason, and rejoins until the assignment is complete. For
-    brokers of all versions.
+    """Joins the group whenever there is a reason, such as a new subscription, and rejoins until the
+    assignment is complete. For brokers of all versions.
 
     Owns: the topics and partition numbers that this member watches as leader; whether an eager
     member has revoked everything for a pending join; whether a join is in progress; whether this
@@ -335,8 +335,8 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def is_joining(self) -> bool:
-        """Whether a JoinGroup or SyncGroup is in flight, so that later commits will need the
-        generation in the response."""
+        """Whether a JoinGroup or SyncGroup is in flight. Its response brings the generation for
+        later commits."""
         return self._is_joining
 
     @property
@@ -347,8 +347,8 @@ class ClassicProtocol(GroupProtocol):
         1. The member joins, and is stopped. A static member sends no LeaveGroup.
         2. All members have joined. This member has not assigned yet: the response to JoinGroup is
            in flight, or metadata for the assignment is missing.
-        3. If the member ended now, the others would wait for the assignment until the member is
-           restarted, or its session expires.
+        3. If the member ended now, the other members would wait for the assignment until the member
+           is restarted, or its session expires.
         """
         is_static = self._config.group_instance_id is not None
         return self._is_joining and is_static and self._is_leader
@@ -358,7 +358,8 @@ class ClassicProtocol(GroupProtocol):
         return self._state.reason is not None
 
     def on_metadata(self) -> None:
-        """Rejoin if the partitions of a watched topic have changed: only the leader watches."""
+        """Rejoin if the partitions of a watched topic have changed. Only the leader watches
+        topics."""
         for topic, numbers in self._assigned_topics.items():
             found = self._client.cluster.known_partitions(topic)
             if self._state.is_joined and found is not None and found != numbers:
@@ -370,8 +371,8 @@ class ClassicProtocol(GroupProtocol):
     # -- joining -----------------------------------------------------------------------------------
 
     async def advance(self) -> None:
-        """Join until no reason to join is left, or the member may not proceed; retry after errors
-        that are retriable."""
+        """Join until there is no further reason to join, or the member may not proceed. Retry after
+        retriable errors."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         try:
@@ -386,7 +387,7 @@ class ClassicProtocol(GroupProtocol):
                     self._state.restore_reason(reason)
                     self._on_join_failed(error)
                     if isinstance(error, _LOST) and self._state.may_proceed():
-                        # Drop partitions before the pause: other members read them already.
+                        # Drop the partitions before the pause: other members already read them.
                         await self._prepare()
                     await asyncio.sleep(delays.next())
         finally:
@@ -405,8 +406,8 @@ class ClassicProtocol(GroupProtocol):
         2. The reason to join is cleared. A later reason leads to another join.
         3. JoinGroup and SyncGroup, whose responses wait for the other members. Commits are
            suspended: on this connection they would wait behind the join.
-        4. The application may have changed the subscription meanwhile. Then the assignment is not
-           applied, and the next join claims the partitions that the member has in fact. During
+        4. The application may have changed the subscription during the join. Then the assignment is
+           not applied, and the next join claims the partitions that the member still owns. During
            `stop()` the assignment is not applied either: the generation was only needed for the
            last commit, or for other members. Commits of an eager member's previous partitions fail,
            because other members may have these partitions. A waiting commit is kept if this
@@ -431,8 +432,8 @@ class ClassicProtocol(GroupProtocol):
         joined = await self.member.join(self._assignors.protocols(topics, generation), reason)
         assignments = await self._assign(joined)
         follows = joined.generation in (before, before + 1)
-        # If this member missed no generation and is the leader, no other member has got partitions
-        # since: there was no other leader that could assign them.
+        # If this member missed no generation and is the leader, no other member has received
+        # partitions since its last assignment: only the leader assigns.
         is_owner = self.keeps_partitions or (follows and bool(assignments))
         data = await self.member.sync(joined, assignments, is_owner)
         self._is_joining = self._rejoins_for_unread = False
@@ -474,7 +475,9 @@ class ClassicProtocol(GroupProtocol):
             self._commits.revoke_all_but(partitions_of(data) if continues else frozenset())
 
     async def _refresh_metadata(self) -> None:
-        """Refresh the metadata before a join by pattern.
+        """Refresh the metadata before a join, if the subscription is a pattern.
+
+        Without this refresh:
 
         1. A topic is created. One member finds it and joins.
         2. The other members join because of this rebalance. Members that do not subscribe to the
@@ -489,16 +492,16 @@ class ClassicProtocol(GroupProtocol):
         if state.may_proceed():
             known = self._client.force_metadata_update()
             limit = self._config.rebalance_timeout or self._config.session_timeout
-            await asyncio.wait([known], timeout=limit * _PART_TO_LOOK)
+            await asyncio.wait([known], timeout=limit * _METADATA_SHARE)
             self._group.on_metadata()
 
     async def _prepare(self) -> None:
         """Before a join, drop lost partitions, and revoke all partitions of an eager member."""
-        # Each branch acts once for a join, however often the join is retried (`_is_revoked`).
+        # `_is_revoked` makes each branch act once for a join, even if the join is retried.
         if self.member.generation < 0:
-            # Forget claims even if no partition is owned: the application may have unsubscribed
-            # since the group removed the member. Other members would wait for the revocation of
-            # claimed partitions (KIP-429).
+            # Claim nothing in the next join. Forget claims even if no partition is owned: the
+            # application may have unsubscribed since the group removed the member. Other members
+            # would wait for the revocation of claimed partitions (KIP-429).
             self._assignors.forget()
             if self._rebalance.owned and not self._is_revoked:
                 await self._rebalance.lose_all()
@@ -539,10 +542,10 @@ class ClassicProtocol(GroupProtocol):
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
         topics.discard("")  # an invalid name, which other clients accept from programs
         await self._learn(topics)
-        # No await until the assignment: `_watch` must see the same metadata.
+        # No await until `assign()`: `_watch` must see the metadata that the assignor uses.
         self._watch(topics)
         if joined.keeps_assignment:
-            # A restarted static leader only watches the topics: the assignment stays valid.
+            # A restarted static leader only watches its topics: the group's assignment stays valid.
             return {}
         return self._assignors.assign(joined.protocol, self._client.cluster, members)
 
@@ -571,7 +574,7 @@ class ClassicProtocol(GroupProtocol):
         if self._assignors.is_cooperative:
             has_revoked = await self._rebalance.revoke_all_but(assigned)
             if not self._state.may_proceed() or self.member.generation < 0:
-                return  # `unsubscribe()` was called meanwhile, or the group removed the member
+                return  # after `unsubscribe()`, or the group removed the member
             await self._rebalance.assign_all(assigned)
             if has_revoked:
                 self._state.request_join("partitions were given up for others")
@@ -580,7 +583,8 @@ class ClassicProtocol(GroupProtocol):
         self._complete_join()
 
     def _on_join_failed(self, error: KafkaError) -> None:
-        """Handle an error that a later attempt may not meet; raise any other error."""
+        """Handle an error after which another attempt to join may succeed; raise any other
+        error."""
         is_news = str(error) != str(self._state.join_error)
         if is_news and isinstance(error, KafkaProtocolError):
             # A retry does not change a malformed assignment, but another leader may soon send a
@@ -625,7 +629,7 @@ class ClassicProtocol(GroupProtocol):
                 self._errors.clear()
                 if self._must_check_unread:
                     await self._check_unread()
-                # The coordinator renews the session at the request, not at the response.
+                # Count the interval from the request, at which the coordinator renews the session.
                 delay = max(0.0, sent_at + interval - loop.time())
             except KafkaError as error:
                 if generation == self.member.generation and not self._is_joining:
@@ -634,13 +638,13 @@ class ClassicProtocol(GroupProtocol):
                     delay = min(interval, delays.next())
 
     async def _check_unread(self) -> None:
-        """Rejoin if a partition of the group's topics is read by no member.
+        """Rejoin if no member reads some partition of the group's topics.
 
         1. A static member that restarts in time gets its previous assignment, without a rebalance
            (KIP-345).
         2. A rebalance that its previous process had begun does not take place: other members do not
            get the partitions that this process had revoked for them (KIP-429). Partitions that were
-           added while there was no leader are in no assignment (KIP-814). If the member was
+           added while the group had no leader are in no assignment (KIP-814). If the member was
            restarted with other topics, it has an assignment of the previous topics.
         3. So this member requests the assignments, once, and rejoins if needed, which makes the
            leader assign again. For a member that is not the leader, the group rebalances only if
@@ -656,7 +660,7 @@ class ClassicProtocol(GroupProtocol):
             described = await self.member.describe_assignments()
         except KafkaError as error:
             self._log.debug("The assignments of the group are not known: %s", error)
-            # Retry with the next heartbeat if the error is retriable, and not malformed metadata.
+            # Retry with the next heartbeat after a retriable error, except for malformed metadata.
             is_malformed = isinstance(error, KafkaProtocolError)
             is_retriable = error.retriable and not is_malformed
             self._must_check_unread = self._must_check_unread and is_retriable

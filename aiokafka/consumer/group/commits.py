@@ -55,9 +55,10 @@ class QueuedCommit:
         self.before: dict[TopicPartition, QueuedCommit] = {}
         """The earlier commit of each partition, if any; empty once this commit may be sent."""
         self.revoked: frozenset[TopicPartition] = frozenset()
-        """Partitions that were revoked since the call, even if they were assigned again."""
+        """Partitions that were revoked since the application called `commit()`, even if the
+        partitions were assigned again."""
         self.in_flight: Collection[TopicPartition] = ()
-        """Partitions in the request that has no response yet."""
+        """Partitions in an OffsetCommit that has no response yet."""
         self._removed: Signal | None = None
 
     async def wait_until_removed(self, deadline: float | None) -> bool:
@@ -67,7 +68,7 @@ class QueuedCommit:
         return await self._removed.wait(deadline)
 
     def wake_waiters(self) -> None:
-        """Wake the commits that wait for this commit."""
+        """Wake the later commits that wait for this commit."""
         if self._removed is not None:
             self._removed.notify()
 
@@ -76,8 +77,8 @@ class CommitQueue:
     """The order of commits: one at a time for each partition.
 
     Owns: the unfinished commits, and the last unfinished commit of each partition. A new commit
-    waits for the last commits of its partitions only, so the end of a commit wakes few others, even
-    if an application commits each record.
+    waits for the last commits of its partitions only, so the end of a commit wakes few other
+    commits, even if an application commits each record.
     """
 
     def __init__(self) -> None:
@@ -130,19 +131,20 @@ class CommitQueue:
         return None
 
     def _unfinished(self, tp: TopicPartition, queued: QueuedCommit | None) -> QueuedCommit | None:
-        """Return `queued`. If its wait was cancelled, return the commit that it waited for."""
+        """Return `queued` if it is unfinished. If `queued` was cancelled while it waited, return
+        the commit of `tp` that it waited for. Else return None."""
         while queued is not None and queued not in self._all:
             queued = queued.before.get(tp)
         return queued
 
 
-# -- What is known of a partition's commits
+# -- The last commit of a partition
 
 
 # Seconds after which an unchanged offset is committed again, because brokers delete old offsets:
 # in groups without members (KIP-211), and before Kafka 2.1 in all groups. Before Kafka 2.0 the
 # default retention is one day.
-_LONGEST_REST = 3600.0
+_RECOMMIT_AFTER = 3600.0
 
 
 class LastCommit:
@@ -159,7 +161,8 @@ class LastCommit:
         """Loop time of the response."""
 
     def offset_for(self, state: PartitionState) -> int:
-        """Return the offset; -1 if a later `seek()` or reset has moved the position before it.
+        """Return the committed offset; -1 if a later `seek()` or reset has moved the position
+        before this offset.
 
         Without a seek or reset, an offset beyond the position is valid: an application may commit
         any offset. After a seek back, the records from the new position on are not committed.
@@ -169,8 +172,8 @@ class LastCommit:
         return -1 if is_void else offset
 
     def is_due(self, state: PartitionState) -> bool:
-        """Return whether to commit the same offset again, before the broker deletes it."""
-        return state.epoch == self.epoch and _now() - self.at > _LONGEST_REST
+        """Return whether to commit the same offset again, before the broker deletes the offset."""
+        return state.epoch == self.epoch and _now() - self.at > _RECOMMIT_AFTER
 
     def is_before_seek(self, state: PartitionState) -> bool:
         """Return whether the position was sought or reset after this commit, and the partition is
@@ -178,7 +181,7 @@ class LastCommit:
         return state.epoch != self.epoch and state.phase is not Phase.RETIRED
 
 
-class RevokedInHand:
+class RevokedRecords:
     """Records of a revoked partition that the application had not committed."""
 
     __slots__ = ("call", "position")
@@ -191,7 +194,7 @@ class RevokedInHand:
 
 
 class RevokedAssignment:
-    """An assignment that has ended, and the ids that its topics had when it ended."""
+    """An assignment that has ended, and the topic ids at that time."""
 
     __slots__ = ("assignment", "topic_ids")
 
@@ -205,17 +208,17 @@ def _now() -> float:
 
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
-# A commit is retried after these errors: a join or a heartbeat brings the new generation or epoch.
+# Errors after which a commit is retried: a join or a heartbeat brings the new generation or epoch.
 _RETRIED = (RebalanceInProgressError, StaleMemberEpoch)
 
 # Shortest interval between auto-commits in seconds, used with `auto_commit_interval_ms=0`.
 _SHORTEST_INTERVAL = 0.01
-# Longest time in seconds between two checks for finished records, with an interval of 0: an
-# application that always finds buffered records does not notify `polls`.
-_LONGEST_LOOK = 0.1
-# Seconds that `stop()` waits before its last check whether a timed-out OffsetCommit was applied
-# late, over a newer commit.
-_LAST_LOOK = 1.0
+# With an interval of 0: longest time in seconds between two checks for finished records. An
+# application that always finds buffered records does not notify `polls`, which starts a check.
+_LONGEST_CHECK_INTERVAL = 0.1
+# Seconds that `stop()` waits before its last check for late commits: a timed-out OffsetCommit may
+# have overwritten a newer commit.
+_LAST_CHECK_DELAY = 1.0
 # Shortest timeout of an auto-commit in seconds: a slow coordinator may take longer than a short
 # auto-commit interval.
 _SHORTEST_ATTEMPT = 1.0
@@ -232,8 +235,8 @@ class GroupCommits:
     2. A commit that was sent just before may be rejected with REBALANCE_IN_PROGRESS or a stale
        generation. `on_refused` reports the error to the group protocol, which joins. The commit
        waits again.
-    3. The assignment arrives: `resume()`. Each waiting commit is checked against the assignment. A
-       commit of a partition that is no longer assigned fails here, before it is sent.
+    3. The assignment arrives: `resume()`. Each waiting commit is compared with the assignment. A
+       commit of a partition that is no longer assigned fails here, and is not sent.
     4. The remaining commits are sent in the new generation. This member kept their partitions
        during the rebalance, so no other member has committed a later offset.
     5. A partition may go to another member and come back while a commit waits or is retried. The
@@ -278,7 +281,7 @@ class GroupCommits:
         self._late_check: asyncio.Task[None] | None = None
         self._committed: dict[TopicPartition, LastCommit] = {}
         self._commits = CommitQueue()
-        self._revoked_in_hand: dict[TopicPartition, RevokedInHand] = {}
+        self._revoked_records: dict[TopicPartition, RevokedRecords] = {}
         self._is_closed = False
         self._is_failing = False
         self._is_suspended = False
@@ -324,8 +327,8 @@ class GroupCommits:
             self._queue.polls.notify()
 
     def clear_removal(self) -> None:
-        """Accept commits again after `unsubscribe()` or `assign()`: new commits are not for the
-        partitions that the removed member had."""
+        """Accept commits again after `unsubscribe()` or `assign()`: new commits cannot concern the
+        partitions of the removed member."""
         self._is_removed = False
 
     def follow_subscription(self) -> None:
@@ -337,7 +340,7 @@ class GroupCommits:
     def revoke_all_but(self, kept: frozenset[TopicPartition]) -> None:
         """Fail pending commits of all partitions except `kept`, even if a partition is assigned
         again before its commit is sent."""
-        if self._unanswered.doubts:
+        if self._unanswered.by_partition:
             self._unanswered.forget_all_but(kept)
         for queued in self._commits:
             queued.revoked |= queued.partitions - kept
@@ -346,9 +349,9 @@ class GroupCommits:
         """Forget the last commits of partitions that are about to be revoked or assigned: other
         members may commit for them. Remember which partitions have uncommitted records."""
         call = self._queue.buffer.call
-        # Records of an earlier call no longer matter: see `refuse_revoked()`.
-        self._revoked_in_hand = {
-            tp: in_hand for tp, in_hand in self._revoked_in_hand.items() if in_hand.call == call
+        # After the next call, the application has finished the records: see `refuse_revoked()`.
+        self._revoked_records = {
+            tp: revoked for tp, revoked in self._revoked_records.items() if revoked.call == call
         }
         # A reader that waits for records has finished all records that were returned before.
         is_done = self._queue.has_readers
@@ -356,22 +359,22 @@ class GroupCommits:
             state = self._subscriptions.assignment.get(tp)
             position = None if is_done or state is None else self._uncommitted_position(state)
             if position is not None:
-                self._revoked_in_hand[tp] = RevokedInHand(call, position)
+                self._revoked_records[tp] = RevokedRecords(call, position)
             self._committed.pop(tp, None)
 
     def _uncommitted_position(self, state: PartitionState) -> int | None:
-        """Return the position if the application got uncommitted records before it, else None."""
+        """Return the position if the records before it include uncommitted records, else None."""
         # `call` is 0 if no record of the partition was returned.
         position = state.position if state.call else None
         return None if position is None or self._last_committed(state) >= position else position
 
     def refuse_revoked(self) -> None:
         """Raise CommitFailedError, once, if partitions were revoked with uncommitted records."""
-        in_hand, self._revoked_in_hand = self._revoked_in_hand, {}
+        last, self._revoked_records = self._revoked_records, {}
         call = self._queue.buffer.call
         # After a later call, the application has finished the revoked records without a commit, so
         # the present commit is not meant for them.
-        lost = [tp for tp, revoked in in_hand.items() if revoked.call == call]
+        lost = [tp for tp, revoked in last.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
                 f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: taken away since their "
@@ -412,7 +415,7 @@ class GroupCommits:
 
     async def commit_positions(self, offsets: Offsets, deadline: float) -> None:
         """Commit positions like `commit()`, but omit a revoked partition without uncommitted
-        records: its new owner reads no record again."""
+        records: its new owner reads no record a second time."""
         states = self._subscriptions.assignment.states()
         optional = {state.tp for state in states if self._uncommitted_position(state) is None}
         await self.commit(offsets, deadline, optional)
@@ -424,26 +427,27 @@ class GroupCommits:
 
     def pause(self) -> AbstractAsyncContextManager[object]:
         """Return a context manager that delays commits of the assigned partitions until its exit.
-        Entering it waits for earlier commits, and raises KafkaTimeoutError if they take too long.
+        Entering the context waits for earlier commits, and raises KafkaTimeoutError if they take
+        too long.
         """
         deadline = _now() + self._config.default_api_timeout
-        return self._turn(self._subscriptions.assignment.tps, deadline)
+        return self._reserve(self._subscriptions.assignment.tps, deadline)
 
     @asynccontextmanager
-    async def _turn(
+    async def _reserve(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> AsyncIterator[QueuedCommit]:
-        """Wait for earlier commits of these partitions; later commits wait for the `with` block.
-        Raises KafkaTimeoutError at `deadline` (loop time)."""
+        """Reserve these partitions during the `with` block: wait for their earlier commits first,
+        and make their later commits wait. Raises KafkaTimeoutError at `deadline` (loop time)."""
         queued = self._commits.add(partitions)
         try:
             if queued.before:
-                await self._wait_for_turn(queued, deadline)
+                await self._wait_for_earlier_commits(queued, deadline)
             yield queued
         finally:
             self._remove(queued)
 
-    async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> None:
+    async def _wait_for_earlier_commits(self, queued: QueuedCommit, deadline: float) -> None:
         # The earlier commit logs the cause of its delay.
         what = f"an earlier commit of group {self._committer.group_id!r}"
         reason = "it is still tried"
@@ -470,7 +474,8 @@ class GroupCommits:
         return not self._is_suspended and self._committer.is_outage_logged()
 
     def _wait_for_response(self, partitions: Collection[TopicPartition]) -> Wait:
-        """Return the context manager of a commit that does not wait for an assignment."""
+        """Return a context manager for a commit that waits for its response only, not for an
+        assignment. `health()` and the log show the wait."""
         what = f"OffsetCommit of group {self._committer.group_id!r}"
         return self._waits.on(what, partitions, is_logged=self._committer.is_outage_logged)
 
@@ -483,15 +488,15 @@ class GroupCommits:
     ) -> None:
         """Commit the offsets that `choose` returns just before each request is sent.
 
-        `removals`: how often the group had removed the member when the commit was called; None if
-        removals before the turn of this commit do not matter. Raises CommitFailedError if the group
-        has removed the member since.
+        `removals`: how often the group had removed the member when the commit was called. Raises
+        CommitFailedError if the group has removed the member since. With None, removals before the
+        end of the earlier commits do not matter.
         """
         queued = self._commits.add(partitions)
         try:
             if queued.before:
-                await self._wait_for_turn(queued, deadline)
-            # One wait for all attempts: `health()` shows for how long the application has waited.
+                await self._wait_for_earlier_commits(queued, deadline)
+            # One `with` block for all attempts, so that `health()` shows the whole waiting time.
             with self._waits.on(
                 f"OffsetCommit of group {self._committer.group_id!r}",
                 partitions,
@@ -499,11 +504,11 @@ class GroupCommits:
                 is_logged=self._is_delay_logged,
             ) as waiting:
                 removals = self._removals if removals is None else removals
-                await self._commit_in_turn(queued, choose, deadline, removals, waiting)
+                await self._commit_when_first(queued, choose, deadline, removals, waiting)
         finally:
             self._remove(queued)
 
-    async def _commit_in_turn(
+    async def _commit_when_first(
         self,
         queued: QueuedCommit,
         choose: Callable[[QueuedCommit], tuple[Offsets, TopicIds]],
@@ -531,7 +536,7 @@ class GroupCommits:
             try:
                 commit = OffsetsToCommit(offsets, topic_ids, identity, note_stored)
                 await self._committer.commit(commit, deadline, waiting.note)
-                if self._unanswered.doubts:
+                if self._unanswered.by_partition:
                     self._maybe_check_late_commits()
                 return
             except CommitFailedError as error:
@@ -546,7 +551,7 @@ class GroupCommits:
                 refusal = error
                 waiting.note(error)
             finally:
-                # Without a retry, `_turn()` ends now and notifies the waiters of this change.
+                # Without a retry, `_reserve()` ends now and notifies the waiters of this change.
                 queued.in_flight = ()
             self._changed.notify()
             if delays is None:
@@ -565,8 +570,8 @@ class GroupCommits:
         is unknown. The ids of the assignment (`given`, by default the current assignment's) take
         precedence over the last ids in metadata.
 
-        Call it when the application commits, not when the request is sent: by then a recreated
-        topic may have the name.
+        Called when the application commits, not when the request is sent: a recreated topic may
+        have the name by then.
 
         1. A topic is deleted and recreated under its name.
         2. A new assignment or an error shows this to the member before new metadata does.
@@ -595,10 +600,10 @@ class GroupCommits:
         def note(tp: TopicPartition) -> None:
             entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
             self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, _now())
-            # Revoked records are committed after all, because the partition was assigned again.
-            in_hand = self._revoked_in_hand.get(tp)
-            if in_hand is not None and entry.offset >= in_hand.position:
-                del self._revoked_in_hand[tp]
+            # The partition was assigned again, and now its revoked records are committed.
+            revoked = self._revoked_records.get(tp)
+            if revoked is not None and entry.offset >= revoked.position:
+                del self._revoked_records[tp]
             # `Rebalance.revoke` may wait for the application to finish its records.
             if self._queue.polls.waiters:
                 self._queue.polls.notify()
@@ -616,8 +621,8 @@ class GroupCommits:
 
     def _is_removed_since(self, removals: int) -> bool:
         """Return whether the group has removed the member since `removals` was read."""
-        # `_is_removed` is not enough: the next assignment clears it, even if other members had the
-        # same partitions in between.
+        # `_is_removed` is not enough: the next assignment sets it to False, even if other members
+        # had the same partitions in between.
         return self._is_removed or removals != self._removals
 
     async def _wait_for_assignment(self, deadline: float, removals: int) -> None:
@@ -646,11 +651,12 @@ class GroupCommits:
             await self.restore_overwritten(_now() + self._config.client.request_timeout)
 
     async def check_late_commits_once_more(self, deadline: float) -> None:
-        """Wait a moment, and check for late commits. `stop()` calls it without a generation and for
-        static members, when the coordinator would still accept late commits."""
+        """Wait a moment, and check for late commits a last time before `stop()` ends. Called if the
+        coordinator could accept a late commit even later: for static members, and without a
+        generation."""
         left = deadline - _now()
         if self._unanswered.to_look_up(_now()) and left > 0:
-            await asyncio.sleep(min(_LAST_LOOK, left / 2))
+            await asyncio.sleep(min(_LAST_CHECK_DELAY, left / 2))
             await self.restore_overwritten(deadline)
 
     async def restore_overwritten(self, deadline: float) -> None:
@@ -665,9 +671,9 @@ class GroupCommits:
             found = await self._committer.fetch(partitions, deadline)
             if not self._unanswered.overwritten(found):
                 return
-            async with self._turn(partitions, deadline) as queued:
+            async with self._reserve(partitions, deadline) as queued:
                 # Compare again, now that no other commit is in flight. Partitions that were revoked
-                # meanwhile are excluded. In a new generation the late commit is rejected.
+                # during the wait are excluded. A new generation would reject the late commit.
                 offsets = self._unanswered.overwritten(found)
                 if not offsets or self._is_suspended or self._is_removed or self._is_closed:
                     return
@@ -695,7 +701,7 @@ class GroupCommits:
         while True:
             await asyncio.sleep(max(interval, _SHORTEST_INTERVAL))
             if not interval:
-                await self._queue.polls.wait(_now() + _LONGEST_LOOK)
+                await self._queue.polls.wait(_now() + _LONGEST_CHECK_INTERVAL)
             # A suspended commit would wait in the queue, and block commits of the application.
             if not self._is_suspended and not self._is_removed:
                 await self.commit_finished(limit)
@@ -707,8 +713,8 @@ class GroupCommits:
             return
 
         def finished(_: QueuedCommit) -> tuple[Offsets, TopicIds]:
-            # Compute the offsets when the request is sent: an earlier commit may have stored the
-            # same or later offsets meanwhile, and a new assignment has other positions.
+            # Compute the offsets when the request is sent: until then an earlier commit may store
+            # the same or later offsets, and a new assignment has other positions.
             found = self._finished(self._subscriptions.assignment)
             kept = {tp: entry for tp, entry in found.items() if tp in partitions}
             return kept, self._topic_ids(kept)
@@ -771,9 +777,10 @@ class GroupCommits:
         """Commit the finished records of unassigned manual partitions. Errors are logged."""
         deadline = _now() + self._config.client.request_timeout
         try:
-            async with self._turn(revoked.assignment.tps, deadline):
+            async with self._reserve(revoked.assignment.tps, deadline):
                 await self._wait_for_assignment(deadline, self._removals)
-                # Skip partitions that were assigned again: they may have been committed or sought.
+                # Skip partitions that were assigned again: the application may have committed later
+                # offsets, or called `seek()`.
                 again = self._subscriptions.assignment.tps
                 found = self._finished(revoked.assignment)
                 finished = {tp: entry for tp, entry in found.items() if tp not in again}
@@ -800,7 +807,7 @@ class GroupCommits:
             if offset < 0:
                 continue
             committed = self._last_committed(state)
-            # Accept a later offset that the application has committed, up to its position.
+            # If the application has committed a later offset, up to its position, keep that offset.
             most = committed if state.position is None else state.position
             last = self._committed[state.tp] if offset <= committed <= most else None
             if last is not None and last.is_due(state):
@@ -813,9 +820,9 @@ class GroupCommits:
                 finished[state.tp] = CommittedOffset(offset, metadata, epoch)
         return finished
 
-    def has_in_hand(self, partitions: Iterable[TopicPartition]) -> bool:
+    def has_unfinished_records(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return whether the application may still process records of these partitions: its latest
-        call has returned them, and they are not committed."""
+        call has returned the records, and they are not committed."""
         call = self._queue.buffer.call
         # Before the first call no record was returned, and call 0 would match every partition.
         if not call:

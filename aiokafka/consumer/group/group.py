@@ -43,23 +43,25 @@ __all__ = ["GroupMembership", "GroupView", "LeaveGroup", "make_committer"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 # Limits in seconds: for the end of the background tasks in `stop()`, for LeaveGroup, and for the
-# response that brings the generation of the last commit.
+# response of a pending join or heartbeat, which has the generation or epoch for the last commit.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
-_CATCH_UP_TIMEOUT = 3.0
+_GENERATION_TIMEOUT = 3.0
 # `start()` waits for this multiple of the rebalance timeout: the broker completes a join slightly
 # after the timeout.
 _JOIN_SHARE = 1.25
-# Parts of the remaining time of `stop()`: for the last generation or epoch, and for LeaveGroup.
-_PART_TO_CATCH_UP, _PART_TO_LEAVE = 0.3, 0.2
+# Parts of the remaining time of `stop()`: to wait for the generation or epoch of the last commit,
+# and for LeaveGroup.
+_GENERATION_SHARE, _LEAVE_SHARE = 0.3, 0.2
 
 
 class LeaveGroup:
-    """Leaves the group. The request of `stop()` continues when `stop()` is cancelled, and the next
-    `stop()` waits for it: a cancelled request would keep the member in the group until its session
-    expires.
+    """Leaves the group. A LeaveGroup sent by `stop()` continues when `stop()` is cancelled, and the
+    next `stop()` waits for the response. If the request were cancelled, the group would keep the
+    member until its session expires.
 
-    Owns: the task of this request; the event that is set when an in-flight request has ended.
+    Owns: the task of the LeaveGroup sent by `stop()`; the event that is set when an in-flight
+    LeaveGroup has ended.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class LeaveGroup:
         return self._in_flight is not None
 
     async def leave(self, reason: str, deadline: float | None = None) -> None:
-        """If this consumer is a member, leave the group and forget the membership; log errors."""
+        """Leave the group and forget the membership; log errors. Without membership, do nothing."""
         if not self._member.is_member:
             return
         limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
@@ -91,7 +93,7 @@ class LeaveGroup:
             in_flight.set()
 
     async def leave_uncancelled(self, reason: str, deadline: float) -> None:
-        """Call `leave()` in a task that continues if this call is cancelled."""
+        """Leave as `leave()`, in a task that continues if this call is cancelled."""
         if self._owner.is_stopping:
             await self.leave(reason, deadline)
         else:
@@ -99,13 +101,13 @@ class LeaveGroup:
             await asyncio.shield(task)
 
     async def wait(self) -> None:
-        """Wait for in-flight requests."""
+        """Wait for the end of in-flight LeaveGroup requests."""
         await self._owner.wait()
         while self._in_flight is not None:
             await self._in_flight.wait()
 
     def cancel(self) -> None:
-        """Cancel the request of `stop()`."""
+        """Cancel the LeaveGroup sent by `stop()`."""
         self._owner.cancel()
 
 
@@ -115,9 +117,9 @@ class GroupMembership(CoordinatorNames):
     member gets its partitions.
 
     One task, `run()`, makes all changes of the membership and the assignment, one after the other,
-    by the state of its MembershipStateMachine. A second task sends heartbeats, and wakes the first
-    task. Partitions of `assign()` belong to no member: any client with the group's name may commit
-    offsets of these partitions.
+    according to the state of the MembershipStateMachine. A second task sends heartbeats, and wakes
+    the first task. Partitions of `assign()` belong to no member: any client with the group's name
+    may commit offsets of these partitions.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class GroupMembership(CoordinatorNames):
     ) -> None:
         self.context = context
         self.group_id = committer.group_id
-        self.contact: NodeHealth = committer.contact
+        self.coordinator_health: NodeHealth = committer.coordinator_health
         self._config = context.config
         self._subscriptions = context.subscriptions
         self._queue = context.queue
@@ -176,7 +178,7 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def reason(self) -> str:
-        """Why the member has to join, "" if it has not."""
+        """Why the member has to join; "" if the member need not join."""
         return self.state.reason or ""
 
     @property
@@ -186,11 +188,11 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that ended the membership, None if it has not failed."""
+        """The error that ended the membership; None if the membership has not failed."""
         return self.state.failure
 
     def check(self) -> None:
-        """Raise the error that ended the membership, if it has failed."""
+        """Raise the error that ended the membership, if there is such an error."""
         if (failure := self.state.failure) is not None:
             raise renewed(failure) from failure
 
@@ -204,8 +206,8 @@ class GroupMembership(CoordinatorNames):
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self.poll_timer.restart()
-        # Set this before the tasks start: until `finish_start()`, `start()` raises their errors,
-        # and the application's next call does not.
+        # Call `begin_start()` before the tasks start: until `finish_start()`, errors of the tasks
+        # are raised by `start()`, not by the application's next call.
         self.state.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
@@ -235,7 +237,7 @@ class GroupMembership(CoordinatorNames):
 
     async def stop(self, deadline: float) -> None:
         """End the background tasks, auto-commit, and leave the group; take until `deadline` (loop
-        time) at most. A static member keeps its place in the group until its session expires."""
+        time) at most. A static member stays in the group until its session expires."""
         self.state.begin_stop()
         loop = asyncio.get_running_loop()
         # The order of these steps:
@@ -246,11 +248,11 @@ class GroupMembership(CoordinatorNames):
         # 5. Repeat a cancelled heartbeat: it may have raised the epoch, which commits need.
         # 6. Complete a pending `unsubscribe()` by leaving the group: the coordinator rejects
         #    commits of manually assigned partitions while this consumer is a member.
-        # 7. Commit finished records, and wait for the commits of other tasks, while this is a
-        #    member. A join may have suspended these commits.
+        # 7. Commit finished records, and wait for the commits of other tasks, during the
+        #    membership. A join may have suspended these commits.
         # 8. Leave last: afterwards the group rejects commits, and other members get the partitions.
         await self._wait_for_leave(deadline)
-        join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
+        join_by = loop.time() + (deadline - loop.time()) * _GENERATION_SHARE
         await self._commit_while_joining(join_by)
         if self._protocol.is_awaited:
             await self._protocol.await_generation(join_by - loop.time())
@@ -260,8 +262,8 @@ class GroupMembership(CoordinatorNames):
         if left <= 0:
             self._member.forget_member()
             return
-        commit_by = deadline - left * _PART_TO_LEAVE
-        await self._protocol.await_generation(min(left * _PART_TO_CATCH_UP, _CATCH_UP_TIMEOUT))
+        commit_by = deadline - left * _LEAVE_SHARE
+        await self._protocol.await_generation(min(left * _GENERATION_SHARE, _GENERATION_TIMEOUT))
         if self.state.current is MembershipState.LEAVING:
             await self._revoke_unsubscribed_in_time(commit_by)
         if not self._subscriptions.is_by_group:
@@ -300,8 +302,8 @@ class GroupMembership(CoordinatorNames):
             await self.commits.finish(deadline, auto=self._may_commit_finished())
 
     async def _commit_unsubscribed_while_joining(self, deadline: float) -> None:
-        """Commit the finished records of ended subscriptions during the join, as in step 1. If that
-        fails, wait for the end of the join: `stop()` then commits in the new generation."""
+        """Commit the finished records of ended subscriptions while the join is pending. If the
+        commit fails, wait for the end of the join: `stop()` then commits in the new generation."""
         try:
             async with timeout_at(deadline):
                 await self.rebalance.commit_unsubscribed(Identity.of(self._member))
@@ -342,7 +344,8 @@ class GroupMembership(CoordinatorNames):
         """End the membership, and wake readers and commits."""
         # 1. Change the state first, because woken tasks check the state.
         # 2. Resume commits, which would wait for an assignment until their deadline.
-        # 3. Hold readers and then wake them: they must raise the failure, not return a record.
+        # 3. Hold records and then wake readers: readers must raise the failure, not return a
+        #    record.
         self.state.fail(error)
         self.commits.resume()
         self._queue.hold()
@@ -351,7 +354,7 @@ class GroupMembership(CoordinatorNames):
     # -- subscription and metadata -----------------------------------------------------------------
 
     def on_subscribed(self) -> None:
-        """Follow a new subscription, or the end of the subscription."""
+        """Apply a new subscription, or the end of the subscription, to the membership."""
         self.poll_timer.restart()
         self._follow_subscription()
         self.state.signal.notify()
@@ -362,8 +365,8 @@ class GroupMembership(CoordinatorNames):
 
     def _follow_subscription(self) -> None:
         state = self.state
-        # After `unsubscribe()` all earlier commits fail, even if another subscription follows
-        # before they are sent.
+        # After `unsubscribe()` all pending commits fail, even if another subscription follows
+        # before the commits are sent.
         self.commits.follow_subscription()
         is_call_due = self.rebalance.is_call_due
         is_member = self._member.is_member or is_call_due
@@ -412,14 +415,14 @@ class GroupMembership(CoordinatorNames):
             except Exception as error:
                 trace = None if isinstance(error, KafkaError) else error
                 self._log.error("The membership ends: %s", error, exc_info=trace)
-                await self._leave_with_nothing("its membership has failed")
+                await self._leave_without_partitions("its membership has failed")
                 self._member.fail()
-                # The listener returns before readers get the error: an application that exits
-                # because of it should not find its own listener running.
+                # Let the listener return before readers get the error: an application that exits
+                # because of the error should not interrupt its own listener.
                 await self.rebalance.lose_all()
                 self._fail(error)
                 # If the application called `assign()` or `unsubscribe()` during the awaits above,
-                # leave FAILED: neither needs the membership.
+                # change the state from FAILED: manual assignments need no membership.
                 if not self._subscriptions.is_by_group:
                     self._follow_subscription()
             while self.state.current is MembershipState.FAILED:
@@ -429,7 +432,7 @@ class GroupMembership(CoordinatorNames):
 
     async def _follow_states(self) -> None:
         state = self.state
-        # Check `is_stopping`, because a listener may have swallowed the cancellation of this task.
+        # Check `is_stopping`, because a listener may have suppressed the cancellation of this task.
         while not state.is_stopping:
             if state.current is MembershipState.FAILING and state.error is not None:
                 raise state.error
@@ -445,8 +448,8 @@ class GroupMembership(CoordinatorNames):
                 await state.signal.wait()
 
     async def _stay_outside(self) -> None:
-        """Wait for a subscription. Leave first if `unsubscribe()` was called during the first join:
-        the response to JoinGroup has made this consumer a member."""
+        """Wait for a subscription. If `unsubscribe()` was called during the first join, leave the
+        group first: the response to JoinGroup has made this consumer a member."""
         self.state.take_reason()
         if self.state.current is MembershipState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
@@ -460,7 +463,7 @@ class GroupMembership(CoordinatorNames):
         subscription by now."""
         # Commit and call the listener before LeaveGroup, because commits need the membership.
         if self._config.enable_auto_commit:
-            await self._protocol.await_generation(_CATCH_UP_TIMEOUT)
+            await self._protocol.await_generation(_GENERATION_TIMEOUT)
         await self.rebalance.revoke_unsubscribed(Identity.of(self._member))
         # Change the state before LeaveGroup: the application's part is complete, and the
         # application may subscribe to other topics while the request is in flight.
@@ -475,7 +478,7 @@ class GroupMembership(CoordinatorNames):
     async def _go_idle(self) -> None:
         """Leave the group until the application polls again."""
         if self._member.is_member or self.rebalance.owned:
-            await self._leave_with_nothing("the application did not ask for records in time")
+            await self._leave_without_partitions("the application did not ask for records in time")
             # Change the state after LeaveGroup, which only a member can send.
             self._member.become_stale()
             await self.rebalance.lose_all()
@@ -490,9 +493,10 @@ class GroupMembership(CoordinatorNames):
         self.state.take_reason()
         self._protocol.forget_assignment()
 
-    async def _leave_with_nothing(self, reason: str) -> None:
-        # Stop reads and commits before LeaveGroup. Afterwards other members have the partitions:
-        # readers must get no records of these, and commits must not overwrite later offsets.
+    async def _leave_without_partitions(self, reason: str) -> None:
+        # Stop reads and commits before LeaveGroup. Afterwards other members have the partitions,
+        # whose records this consumer must not return, and whose later offsets it must not
+        # overwrite.
         self.commits.on_removed()
         self._queue.hold()
         self._forget_assignment()
@@ -511,7 +515,8 @@ class GroupMembership(CoordinatorNames):
         found: dict[TopicPartition, CommittedOffset] = {}
         for tp, entry in offsets.items():
             epoch = entry.leader_epoch
-            # Without an epoch of the application, commit that of the record before the offset.
+            # If the application gave no leader epoch, commit the epoch of the record before the
+            # offset.
             if epoch < 0 and (state := self._subscriptions.assignment.get(tp)) is not None:
                 epoch = state.epoch_before(entry.offset)
             found[tp] = CommittedOffset(entry.offset, entry.metadata, epoch)
@@ -529,7 +534,7 @@ class GroupMembership(CoordinatorNames):
         self._protocol.on_commit_refused(error)
 
 
-# -- The membership as a transactional producer needs it (KIP-447)
+# -- The view of a transactional producer on the membership (KIP-447)
 
 
 class GroupView:
@@ -554,7 +559,7 @@ class GroupView:
 
     @property
     def cluster_id(self) -> str | None:
-        """The id of the cluster, None if unknown. Groups of two clusters may have one name."""
+        """The id of the cluster; None if unknown. Two clusters may have groups of the same name."""
         return self._client.cluster.cluster_id
 
     @property
@@ -579,7 +584,8 @@ class GroupView:
 
     @property
     def _is_valid(self) -> bool:
-        """Whether the assignment is valid as far as the consumer knows."""
+        """Whether the assignment is manual, or the membership is valid as far as the consumer
+        knows."""
         return not self._subscriptions.is_by_group or self._group.generation >= 0
 
     def owns(self, partition: TopicPartition) -> bool:
@@ -593,7 +599,7 @@ class GroupView:
 
         The position alone is not enough:
 
-        1. The application gets the records 0 to 9, and processes them for long.
+        1. The application gets the records 0 to 9, and takes a long time to process them.
         2. The group revokes the partition. Another member gets the same records, and commits 10.
         3. The partition is assigned again. The position is the committed offset, 10.
         4. The application commits 10, in a transaction with its results of the records 0 to 9.
@@ -607,13 +613,13 @@ class GroupView:
             return False
         if state.call > 0:
             return True
-        revoked_call = self._subscriptions.given_up.get(partition)
+        revoked_call = self._subscriptions.revoked_after_reading.get(partition)
         return state.position == offset and revoked_call != self._buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
         """Return whether the partition was revoked, or the membership has ended, after records of
-        the partition were returned. True even if the partition is assigned again."""
-        if partition in self._subscriptions.given_up:
+        the partition were returned. Returns True even if the partition is assigned again."""
+        if partition in self._subscriptions.revoked_after_reading:
             return True
         state = self._subscriptions.assignment.get(partition)
         return state is not None and state.call > 0 and not self._is_valid
@@ -655,14 +661,16 @@ class GroupView:
 def make_committer(context: ConsumerContext, group_id: str) -> OffsetCommitter:
     """Return the OffsetCommitter of a group, with a member of the configured protocol."""
     client, kind = context.client, CoordinationType.GROUP
-    contact = NodeHealth(
+    coordinator_health = NodeHealth(
         f"The coordinator of group {group_id}",
         SubjectLog(log, context.config.subject),
         context.health.look,
         partial(client.address_of_coordinator, kind, group_id),
         lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
     )
-    coordinator = GroupCoordinatorClient(client, context.config, group_id, contact, context.meter)
+    coordinator = GroupCoordinatorClient(
+        client, context.config, group_id, coordinator_health, context.meter
+    )
     member: ClassicMember | Kip848Member
     # Import only the configured protocol.
     if context.config.group_protocol == "classic":
@@ -673,4 +681,4 @@ def make_committer(context: ConsumerContext, group_id: str) -> OffsetCommitter:
         from aiokafka.consumer.group.kip848 import Kip848Member
 
         member = Kip848Member(context.config, coordinator)
-    return OffsetCommitter(context, group_id, contact, member)
+    return OffsetCommitter(context, group_id, coordinator_health, member)

@@ -126,11 +126,11 @@ _SHORTEST_INTERVAL = 0.01
 # Shortest timeout of a heartbeat in seconds. The usual timeout is two intervals, because the
 # coordinator responds at once.
 _SHORTEST_LIMIT = 5.0
-# Seconds for which a heartbeat without a response may still reach the coordinator: the operating
-# system keeps retransmitting the bytes of a closed connection.
-_LONGEST_WAY = 900.0
+# Longest time in seconds until a heartbeat without a response reaches the coordinator: the
+# operating system keeps retransmitting the bytes of a closed connection.
+_LONGEST_DELIVERY = 900.0
 
-# With these errors the coordinator reports that it does not count this consumer as a member.
+# Errors by which the coordinator reports that this consumer is not a member.
 _NOT_IN = (UnknownMemberIdError, GroupIdNotFound, FencedInstanceId)
 _NOT_IN_CODES = frozenset(error.errno for error in _NOT_IN)
 
@@ -192,8 +192,8 @@ class _Sent:
 class Kip848Member(Member):
     """A member of the consumer protocol.
 
-    Owns: `state`; `member_id`, generated here and kept for the life of the consumer (KIP-1082),
-    unless `_take_back()` replaces the id; the member epoch; `target`, the assignment by the
+    Owns: `state`; `member_id`, generated here and kept until the consumer ends (KIP-1082),
+    unless `_leave_before_join()` replaces the id; the member epoch; `target`, the assignment by the
     coordinator; `owned`, the partitions that heartbeats report; `interval`, the seconds between
     heartbeats; the time until which requests without a response may reach the coordinator; whether
     the coordinator may still count this consumer as a member before a join: it is a static member,
@@ -213,12 +213,12 @@ class Kip848Member(Member):
         self.interval = _DEFAULT_INTERVAL
         self._epoch = _JOINING
         self._sent: _Sent | None = None
-        # Counts memberships, to recognize a late response that belongs to an earlier membership.
-        self._life = 0
+        # Number of the membership, to recognize a late response to an earlier membership's request.
+        self._membership_number = 0
         # Kept across memberships, unlike the fields that `_forget()` resets: all memberships use
-        # the same member id, so a late heartbeat of an earlier one affects the current one.
+        # the same member id, so a late heartbeat of an earlier membership affects the current one.
         self._late_until = 0.0
-        self._may_be_counted = False
+        self._may_be_in_group = False
         self._may_have_regex = config.group_instance_id is not None
 
     def protocol(self, group: GroupMembership) -> Kip848Protocol:
@@ -231,7 +231,8 @@ class Kip848Member(Member):
         return self.state in _IN_GROUP
 
     def is_urgent(self, interest: Interest) -> bool:
-        """Return whether to send a heartbeat before the end of the interval."""
+        """Return whether to send the next heartbeat before the end of the interval. `interest`: the
+        present subscription."""
         if not self.is_member:
             return False
         # `_sent` is None if the last heartbeat has no response: the next heartbeat has full
@@ -252,13 +253,13 @@ class Kip848Member(Member):
         self._forget(_JOINING)
 
     def has_claimed(self, partitions: Iterable[tuple[bytes, int]]) -> bool:
-        """Return whether all heartbeats since the assignment of these partitions have reported them
-        as owned."""
+        """Return whether `owned` includes all these partitions, so that no heartbeat since their
+        assignment has reported them as revoked."""
         return self.owned.issuperset(partitions)
 
     def claim_only(self, owned: TopicIdPartitions) -> None:
         """Report exactly these partitions as owned from the next heartbeat on. Other partitions of
-        the target must not be assigned before another response repeats them."""
+        the target must not be assigned until a later response has them again."""
         self.owned = owned
 
     def reconciled(self, owned: TopicIdPartitions) -> None:
@@ -286,7 +287,7 @@ class Kip848Member(Member):
         self._forget(_JOINING)
 
     def _forget(self, epoch: int) -> None:
-        self._life += 1
+        self._membership_number += 1
         self._epoch = epoch
         self.generation = -1
         self.target = self.owned = _NO_PARTITIONS
@@ -303,15 +304,15 @@ class Kip848Member(Member):
         """Send a heartbeat and apply its response. Raises errors of the connection and of the
         response, with a hint if the broker has to be reconfigured.
 
-        What may happen while it is in flight:
+        What may happen while the request is in flight:
 
         1. `_sent` is None until the response: the coordinator may have processed the request.
         2. The member reconciles, and `reconciled()` changes `owned`. The request has the previous
            partitions and is no acknowledgement, so its response confirms nothing. The next request
            has the new partitions.
-        3. The membership ends, and the next membership may begin: `_life` has changed. The response
-           or error belongs to the earlier membership and is dropped: its epoch must not be used in
-           the new membership.
+        3. The membership ends, and the next membership may begin: `_membership_number` has changed.
+           The response or error belongs to the earlier membership and is dropped: its epoch must
+           not be used in the new membership.
         4. The response arrives: `_accept()` applies target, epoch and interval. The next request
            has only the differences to `sent`.
         5. An acknowledgement always has the owned partitions, even if they are unchanged. Other
@@ -324,33 +325,34 @@ class Kip848Member(Member):
            response that is lost, and repeats them only to a request with full contents. So until
            `_late_until`, each request has full contents.
         8. A join of a static member gets no response. The coordinator rejects another join while it
-           counts the member, so the member first leaves temporarily (`_take_back()`).
+           counts the member, so the member first leaves temporarily (`_leave_before_join()`).
         9. A leave request gets no response. It may arrive after the next join, and remove the new
-           member. So before the next join, `_take_back()` sends another leave request, and the
-           member joins under a new id, which the first leave request does not affect. With a new id
-           alone, the previous partitions would stay assigned until the previous session expires.
+           member. So before the next join, `_leave_before_join()` sends another leave request, and
+           the member joins under a new id, which the first leave request does not affect. With a
+           new id alone, the previous partitions would stay assigned until the previous session
+           expires.
         10. A join is rejected for its epoch: brokers before KAFKA-19233 do that while they count
-           the member. `_take_back()` precedes the next join in this case, too.
+           the member. `_leave_before_join()` precedes the next join in this case, too.
         """
-        life = self._life
+        number = self._membership_number
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
         try:
-            if self._epoch == _JOINING and self._may_be_counted:
-                await self._take_back(limit)
-                if life != self._life:
+            if self._epoch == _JOINING and self._may_be_in_group:
+                await self._leave_before_join(limit)
+                if number != self._membership_number:
                     return
             sent = _Sent(interest, self.owned, self.state is MemberState.ACKNOWLEDGING)
             request = self._next_request(sent)
             self._sent = None
             response = await self._exchange(request, limit)
         except KafkaError:
-            if life == self._life:
+            if number == self._membership_number:
                 raise
             return
-        if life == self._life:
+        if number == self._membership_number:
             self._accept(response, sent)
 
-    async def _take_back(self, limit: float) -> None:
+    async def _leave_before_join(self, limit: float) -> None:
         """Leave the group before a join, because the coordinator may still count this member, and
         generate a new member id. Raises as `leave()`."""
         with contextlib.suppress(*_NOT_IN):
@@ -363,8 +365,8 @@ class Kip848Member(Member):
         return _LEAVING if self.instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
-    def is_in_doubt(self) -> bool:
-        """Whether the last heartbeat had no response, and may have raised the epoch."""
+    def is_epoch_uncertain(self) -> bool:
+        """Whether the coordinator may have raised the epoch: the last heartbeat had no response."""
         return self.is_member and self.generation >= 0 and self._sent is None
 
     async def leave(self, reason: str) -> None:
@@ -382,20 +384,20 @@ class Kip848Member(Member):
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
-        was_counted = self._may_be_counted
-        # Set this before the response, because a cancelled wait never gets a response.
-        self._may_be_counted = self.instance_id is not None or request.member_epoch < 0
+        was_in_group = self._may_be_in_group
+        # Set the flag before the response, because a cancelled call never gets a response.
+        self._may_be_in_group = self.instance_id is not None or request.member_epoch < 0
         try:
             response = await self.coordinator.send(request, limit, pick=_pick)
         except KafkaError:
-            self._late_until = asyncio.get_running_loop().time() + _LONGEST_WAY
+            self._late_until = asyncio.get_running_loop().time() + _LONGEST_DELIVERY
             raise
         if response.error_code:
             is_fenced = response.error_code == FencedMemberEpoch.errno
-            was_counted |= is_fenced and request.member_epoch == _JOINING
-            self._may_be_counted = was_counted and response.error_code not in _NOT_IN_CODES
+            was_in_group |= is_fenced and request.member_epoch == _JOINING
+            self._may_be_in_group = was_in_group and response.error_code not in _NOT_IN_CODES
         elif request.member_epoch < 0:
-            self._may_be_counted = False
+            self._may_be_in_group = False
         if response.error_code == UnsupportedVersionError.errno:
             raise UnsupportedVersionError(
                 _lacks_protocol(f"node {self.coordinator.coordinator_id}")
@@ -468,8 +470,8 @@ class Kip848Member(Member):
         """Report the partitions of the target as owned from the next heartbeat on, because the
         application is about to get them.
 
-        1. A reconciliation takes as long as the listener. Meanwhile a heartbeat with full contents
-           is due, because the coordinator has moved or a response was lost.
+        1. A reconciliation takes as long as the listener. During this time a heartbeat with full
+           contents is due, because the coordinator has moved or a response was lost.
         2. If the heartbeat lacked the partitions of the target, the coordinator would regard these
            partitions as revoked, and assign them to another member at once.
         3. The application then gets the same partitions, and both members read their records.
@@ -530,17 +532,18 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
-# Heartbeat intervals in a session timeout by the broker's defaults: brokers do not report theirs.
+# Heartbeat intervals in a session timeout by the broker's defaults: brokers do not report the
+# timeout.
 _BEATS_IN_A_SESSION = 9
 
 # Seconds for the first rebalance of a classic group: the coordinator waits for more members, 3 s by
-# default, and again after each member that joins meanwhile.
+# default, and again after each member that joins in this time.
 _FIRST_REBALANCE = 15.0
 
 
 class Kip848Protocol(GroupProtocol):
-    """Sends heartbeats, and reconciles the assignment with the target in their responses. For
-    brokers since Kafka 4.0.
+    """Sends heartbeats, and reconciles the assignment with the target assignment in the responses.
+    For brokers since Kafka 4.0.
 
     1. The response to a heartbeat has a new target (RECONCILING). The membership task wakes up.
     2. Partitions that are not in the target are revoked: the application finishes its records,
@@ -559,7 +562,7 @@ class Kip848Protocol(GroupProtocol):
       (`await_generation`).
     - The coordinator fences the member (FENCED). Steps 2 to 4 end, all partitions are lost, and the
       member joins again.
-    - The application unsubscribes. `_may_go_on()` is checked after each await.
+    - The application unsubscribes. `_is_reconciliation_valid()` is checked after each await.
 
     Owns: when to send the next heartbeat; whether a heartbeat is in flight; the topic ids of the
     assigned partitions; when the member began to join.
@@ -568,11 +571,11 @@ class Kip848Protocol(GroupProtocol):
     member: Kip848Member
 
     keeps_partitions = True
-    """The member keeps its partitions during a rebalance, as a cooperative classic member does."""
+    """The member keeps its partitions during a rebalance, like a cooperative classic member."""
     is_joining = False
     """There is no JoinGroup: heartbeats bring the epoch for commits, see `await_generation()`."""
     is_awaited = False
-    """No other member waits for this one, because the coordinator assigns."""
+    """No other member waits for this member, because the coordinator assigns."""
 
     def __init__(self, group: GroupMembership, member: Kip848Member) -> None:
         super().__init__(group)
@@ -585,7 +588,7 @@ class Kip848Protocol(GroupProtocol):
         self._beats = Signal()
         self._last_beat = 0.0
         self._not_before = 0.0
-        self._is_hurried = False
+        self._is_heartbeat_requested = False
         self._is_beating = False
         self._began_to_join = 0.0
 
@@ -601,8 +604,9 @@ class Kip848Protocol(GroupProtocol):
             return Interest(frozenset())
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
-        # One unauthorized topic makes the broker reject the whole heartbeat. Readers get the error
-        # of the topic from the metadata. If all topics are unauthorized, the broker reports that.
+        # One unauthorized topic makes the broker reject the whole heartbeat, so omit such topics:
+        # readers get their error from the metadata. If all topics are unauthorized, send them, so
+        # that the broker returns the error.
         allowed = subscription.topics - self._client.cluster.unauthorized_topics
         return Interest(allowed or subscription.topics)
 
@@ -646,10 +650,10 @@ class Kip848Protocol(GroupProtocol):
             await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Reconcile the part of the target whose topics have known names."""
+        """Reconcile the partitions of the target assignment whose topic names are known."""
         target = self.member.target
         await self._while_reconciling(self._names.learn({topic_id for topic_id, _ in target}))
-        if not self._may_go_on():
+        if not self._is_reconciliation_valid():
             return
         wanted = self._named(target)
         owned = self._rebalance.owned
@@ -658,27 +662,27 @@ class Kip848Protocol(GroupProtocol):
             and wanted == {tp: self._ids.get(tp) for tp in owned}
             and self._state.is_joined
         ):
-            # The coordinator knows topics that other brokers do not know yet, or no longer; or two
-            # of its topics have one name.
+            # Some partitions of the target cannot be assigned: other brokers do not know their
+            # topics yet, or no longer; or two topics of the target have the same name.
             self.member.claim_only(self._with_ids(owned))
             now = asyncio.get_running_loop().time()
             await self._state.signal.wait(now + self._name_delays.next())
             return
         if not self.member.has_claimed((topic_id, tp.partition) for tp, topic_id in wanted.items()):
             # A heartbeat after `claim_only()` has not reported some wanted partitions as owned, so
-            # other members may have them by now. The next response has the valid target.
-            self._hurry()
+            # other members may own these partitions by now. The next response has the valid target.
+            self._request_heartbeat()
             await self._state.signal.wait()
             return
         await self._apply(wanted)
-        if not self._may_go_on():
+        if not self._is_reconciliation_valid():
             return
         self._name_delays.reset()
         self.member.reconciled(self._with_ids(wanted))
         self._complete_join()
         self._beats.notify()
 
-    def _may_go_on(self) -> bool:
+    def _is_reconciliation_valid(self) -> bool:
         """Return whether the reconciliation is still valid. Checked after each await."""
         return self.member.state is MemberState.RECONCILING and self._state.may_proceed()
 
@@ -688,7 +692,7 @@ class Kip848Protocol(GroupProtocol):
         await unless(self._until_invalid(), call)
 
     async def _until_invalid(self) -> None:
-        while self._may_go_on():
+        while self._is_reconciliation_valid():
             await self._state.signal.wait()
 
     def _named(self, partitions: TopicIdPartitions) -> dict[TopicPartition, bytes]:
@@ -711,14 +715,14 @@ class Kip848Protocol(GroupProtocol):
     async def _apply(self, wanted: dict[TopicPartition, bytes]) -> None:
         """Revoke partitions that are not wanted, and assign `wanted` (topic ids by partition)."""
         await self._follow_topics(wanted)
-        if not self._may_go_on():
+        if not self._is_reconciliation_valid():
             return
         # A recreated topic has a new id: positions in the deleted topic are meaningless.
         kept = (tp for tp in self._rebalance.owned if self._ids.get(tp) == wanted.get(tp))
         await self._rebalance.revoke_all_but(frozenset(kept))
-        if self._may_go_on():
+        if self._is_reconciliation_valid():
             await self._await_ids(wanted)
-        if self._may_go_on():
+        if self._is_reconciliation_valid():
             # Set the ids after the revocation: revoked partitions need the ids of their assignment.
             self._ids = wanted
             ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
@@ -737,14 +741,14 @@ class Kip848Protocol(GroupProtocol):
             await self._while_reconciling(asyncio.wait([known], timeout=self.member.interval))
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Wait until metadata has no other id under the name of a wanted topic, at most for one
-        heartbeat interval: leaders and positions are looked up by topic name."""
+        """Wait until metadata has no topic with the name of a wanted topic and another id: leaders
+        and positions are looked up by topic name. Wait for one heartbeat interval at most."""
         ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
 
         def is_up_to_date(cluster: ClusterMetadata) -> bool:
             return all(cluster.topic_id(name) in (None, topic_id) for name, topic_id in ids.items())
 
-        # No longer than one interval, because the coordinator waits for this member.
+        # Wait for one interval at most, because the coordinator waits for this member.
         deadline = asyncio.get_running_loop().time() + self.member.interval
         try:
             why = "the group's coordinator assigned a topic with another id"
@@ -766,7 +770,7 @@ class Kip848Protocol(GroupProtocol):
 
     def _beat_at(self) -> float:
         """Return when the next heartbeat is due (loop time)."""
-        if self._is_hurried or self.member.is_urgent(self._interest):
+        if self._is_heartbeat_requested or self.member.is_urgent(self._interest):
             return self._not_before
         return max(self._last_beat + self.member.interval, self._not_before)
 
@@ -783,8 +787,8 @@ class Kip848Protocol(GroupProtocol):
             await self._beats.wait(due)
 
     async def _beat_once(self) -> None:
-        # Reset before the request: a commit that is rejected during it sets the flag again.
-        self._is_hurried = False
+        # Reset the flag before the request: a commit rejected during the request sets it again.
+        self._is_heartbeat_requested = False
         self._last_beat = asyncio.get_running_loop().time()
         self._is_beating = True
         try:
@@ -801,9 +805,9 @@ class Kip848Protocol(GroupProtocol):
             self._is_beating = False
             self._state.signal.notify()
 
-    def _hurry(self) -> None:
-        """Send a heartbeat soon, even without changes."""
-        self._is_hurried = True
+    def _request_heartbeat(self) -> None:
+        """Send the next heartbeat soon, even if it reports no changes."""
+        self._is_heartbeat_requested = True
         self._beats.notify()
 
     async def await_generation(self, limit: float) -> None:
@@ -813,7 +817,7 @@ class Kip848Protocol(GroupProtocol):
         deadline = asyncio.get_running_loop().time() + limit
         while self._is_beating and await self._state.signal.wait(deadline):
             pass
-        if self._is_beating or not self.member.is_in_doubt:
+        if self._is_beating or not self.member.is_epoch_uncertain:
             return
         try:
             async with timeout_at(deadline):
@@ -829,14 +833,14 @@ class Kip848Protocol(GroupProtocol):
         # the error means a group of the classic protocol, and is not retriable.
         if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
             self._lose_membership(error)
-        elif is_joining and isinstance(error, UnknownError) and self._is_early():
+        elif is_joining and isinstance(error, UnknownError) and self._may_be_first_rebalance():
             # Up to Kafka 4.3 the coordinator cannot convert a classic group before its first
             # rebalance is complete (group.initial.rebalance.delay.ms).
             self._state.set_join_error(error)
         elif not self._errors.report(error):
             self._end_with(_with_hint(error))
 
-    def _is_early(self) -> bool:
+    def _may_be_first_rebalance(self) -> bool:
         """Return whether a classic group that was created when this member began to join may still
         be in its first rebalance."""
         now = asyncio.get_running_loop().time()
@@ -858,7 +862,7 @@ class Kip848Protocol(GroupProtocol):
         of a commit."""
         cause = error.__cause__
         if isinstance(cause, StaleMemberEpoch):
-            self._hurry()
+            self._request_heartbeat()
         elif isinstance(cause, (*_LOST, GroupIdNotFound)):
             self._lose_membership(cause)
         elif isinstance(cause, BrokerResponseError):

@@ -1,4 +1,4 @@
-"""What both group protocols share: member identity, coordinator requests, poll timer, errors."""
+"""Common parts of both group protocols: coordinator requests, membership, poll timer, errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
 
-# The broker has not processed a request that it rejects with one of these errors.
+# Errors with which a broker rejects a request without processing it.
 _NOT_READY = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -69,7 +69,7 @@ class GroupCoordinatorClient:
         client: AIOKafkaClient,
         config: ConsumerConfig,
         group_id: str,
-        contact: NodeHealth,
+        coordinator_health: NodeHealth,
         meter: ConsumerMeter,
     ) -> None:
         self.group_id = group_id
@@ -79,7 +79,7 @@ class GroupCoordinatorClient:
         self._client = client
         self._config = config
         self._log = SubjectLog(log, config.subject)
-        self._contact = contact
+        self._coordinator_health = coordinator_health
         self._meter = meter
         self._logged_id: int | None = None
 
@@ -111,17 +111,19 @@ class GroupCoordinatorClient:
         loop = asyncio.get_running_loop()
         node_id = await self._find_coordinator(search)
         sent_at = loop.time()
-        due = self._contact.expect(type(request).__name__.removesuffix("Request"), patience)
+        due = self._coordinator_health.expect(
+            type(request).__name__.removesuffix("Request"), patience
+        )
         try:
             connection = await self._client.connection(node_id, connections, timeout=limit)
             version = (pick or _newest)(connection, request)
             response = await connection.request(request, version=version, timeout=limit)
         except KafkaError as error:
-            self._contact.note(error)
+            self._coordinator_health.note(error)
             self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
             raise
         finally:
-            self._contact.forgive(due)
+            self._coordinator_health.forgive(due)
         # A response proves membership at the time of the request only, because this process may
         # have been suspended since. A session does not expire while the coordinator delays the
         # response.
@@ -161,8 +163,8 @@ class GroupCoordinatorClient:
             left = deadline - loop.time()
             try:
                 return await self.send(
-                    # Half of the time: a reused connection may be dead, and need a replacement.
                     request,
+                    # Half of the time: a reused connection may be dead and need a replacement.
                     max(left / 2, 0.0),
                     search=left,
                     connections=ConnectionGroup.HEARTBEAT,
@@ -201,7 +203,7 @@ class GroupCoordinatorClient:
         limit = self._config.client.request_timeout if limit is None else limit
         deadline = asyncio.get_running_loop().time() + limit
         node_id = await self._client.coordinator(
-            CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
+            CoordinationType.GROUP, self.group_id, deadline, self._coordinator_health.fail
         )
         if node_id != self._logged_id:
             self._log.info("The coordinator is node %d", node_id, node_id=node_id)
@@ -209,9 +211,10 @@ class GroupCoordinatorClient:
         return node_id
 
     def check(self, error_code: int, message: str | None = None) -> None:
-        """Raise the error of a response; without one, record that this consumer is a member."""
+        """Raise the error of a response. Without an error, record that this consumer is a
+        member."""
         if not error_code:
-            self._contact.succeed()
+            self._coordinator_health.succeed()
             self.refusal = None
             self.beat_at = self._counted_at
             return
@@ -220,8 +223,8 @@ class GroupCoordinatorClient:
         parts = [f"group {self.group_id!r}", message, self._hint(error)]
         subject = ": ".join(part for part in parts if part)
         failure = error(self.group_id if is_authorization else subject)
-        self._contact.note(failure)
-        # Errors that are not retriable change the state of the membership, which has the error.
+        self._coordinator_health.note(failure)
+        # Keep retriable errors only: MembershipStateMachine has the errors that end a membership.
         self.refusal = renewed(failure) if error.retriable else None
         # The coordinator asks for a rejoin, so it counts this consumer as a member.
         if error is RebalanceInProgressError:
@@ -230,7 +233,8 @@ class GroupCoordinatorClient:
         raise failure
 
     def _hint(self, error: type[BrokerResponseError]) -> str:
-        """Return a hint with the option that the error concerns and its value, "" without one."""
+        """Return the option that has caused the error, with its value, as a hint; "" without a
+        hint."""
         if error is FencedInstanceId:
             return (
                 f"another member joined with group_instance_id={self._config.group_instance_id!r}"
@@ -253,14 +257,15 @@ def _newest(connection: BrokerConnection, request: Request[Any]) -> int:
 
 class Member:
     """This consumer as a member of its group. Each group protocol has a subclass, which sends one
-    request at a time; the GroupProtocol decides what follows from an error.
+    request at a time. The GroupProtocol handles the errors.
 
     Owns: `member_id`, "" without membership; `generation`, the group's generation or the member's
     epoch, -1 without membership.
     """
 
     held_requests: tuple[type[Request[Any]], ...] = ()
-    """Requests whose response the coordinator delays until other members have sent theirs."""
+    """Requests whose response the coordinator delays until other members have sent the same
+    request."""
     is_named_in_fetches = False
     """Whether OffsetFetch has the id and epoch of this member (KIP-848)."""
 
@@ -314,7 +319,7 @@ class PollTimer:
         self._polled_at = asyncio.get_running_loop().time()
 
     def check(self) -> None:
-        """Move to IDLE if the application is late.
+        """Move the membership to IDLE if the application has not polled in time.
 
         In IDLE, only `wait_for_poll()` checks for a call. A call while the member still awaits a
         listener would be missed if `check()` counted it before `wait_for_poll()` begins.
@@ -340,11 +345,11 @@ class PollTimer:
         self.restart()
 
 
-# -- Errors that a later attempt may not meet
+# -- Errors after which another attempt may succeed
 
 
-# Errors whose cause an administrator may remove while the consumer waits, or which the broker does
-# not explain. The application gets the error, and the member tries again.
+# Errors whose cause an administrator may remove while the consumer waits, and UNKNOWN_SERVER_ERROR.
+# The application gets the error, and the member tries again.
 _RECOVERABLE = (
     *REFUSALS,
     GroupAuthorizationFailedError,
@@ -373,14 +378,14 @@ class RecoverableErrors:
         self._reported.clear()
 
     def report(self, error: KafkaError) -> bool:
-        """Return whether the member may try again after `error`. The application's next call raises
-        an error in `_RECOVERABLE`. During `start()`, return False for these errors and timeouts:
-        `start()` raises them."""
+        """Return whether the member may try again after `error`. An error in `_RECOVERABLE` is also
+        raised by the application's next call. During `start()`, return False for these errors and
+        timeouts, which `start()` raises."""
         self._state.set_join_error(error)
         if self._state.is_starting and isinstance(error, (*_RECOVERABLE, KafkaTimeoutError)):
             return False
         if isinstance(error, _RECOVERABLE):
-            # One error for each call of the application, however many attempts have failed.
+            # Replace the pending error of this type, so that only one call raises such an error.
             if (former := self._reported.get(type(error))) is not None:
                 self._queue.withdraw_errors((former,))
             self._reported[type(error)] = reported = renewed(error)
@@ -393,8 +398,8 @@ class RecoverableErrors:
 
 
 class GroupProtocol:
-    """The common part of ClassicProtocol and Kip848Protocol, by which a member gets its partitions.
-    The membership task calls `advance()`, a second task runs `send_heartbeats()`.
+    """The common part of ClassicProtocol and Kip848Protocol, which determine how a member gets its
+    partitions. The membership task calls `advance()`, a second task runs `send_heartbeats()`.
     """
 
     member: Member
@@ -418,8 +423,8 @@ class GroupProtocol:
         self._rebalance.release()
         self._errors.clear()
         self._state.complete_join()
-        # Check the metadata after the state has changed: during a join it is not compared with the
-        # assignment, so changes during the join are found now.
+        # Check the metadata after the state has changed: changes of the metadata during a join have
+        # been ignored.
         self._group.check_metadata()
         self._meter.rebalanced()
 

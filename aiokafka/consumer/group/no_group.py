@@ -35,7 +35,7 @@ _MOST_POSITIONS = 1000
 
 
 class _LastPosition:
-    """The position of a partition when its topic disappeared."""
+    """The position of a partition at the time when its topic disappeared."""
 
     __slots__ = ("epoch", "is_paused", "position", "topic_id")
 
@@ -57,7 +57,7 @@ class NoGroup:
        responses in a row the topics are removed, as deleted topics must be.
     2. The client asks another broker, and the response has the topics again.
     3. If a topic has the same id (Kafka 2.8), its partitions continue at their last positions. The
-       reset policy would skip the records written meanwhile, or return all records again. Without
+       reset policy would skip the records written in between, or return all records again. Without
        an id the topic may have been recreated, so the reset policy applies.
 
     Owns: the ids of the topics whose partitions are assigned; the last positions in missing topics.
@@ -67,7 +67,7 @@ class NoGroup:
     coordinator_id: int | None = None
     member_id = ""
     generation = -1
-    contact: NodeHealth | None = None
+    coordinator_health: NodeHealth | None = None
     beat_at: float | None = None
     session_timeout = 0.0
     phase = GroupPhase.OUTSIDE
@@ -128,8 +128,8 @@ class NoGroup:
         cluster = self._client.cluster
         before = self._topic_ids
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
-        # A partition of a topic with the same id can only be missing for a moment. A recreated
-        # topic may have fewer partitions.
+        # Keep missing partitions of topics with the same id: these are only missing for a moment. A
+        # recreated topic may have fewer partitions.
         same = {n for n, i in self._topic_ids.items() if before.get(n) in (None, i)}
         wanted = {
             TopicPartition(topic, number)

@@ -31,7 +31,8 @@ Partitions = frozenset[TopicPartition]
 _NOTHING = Assignment({}, -1)
 _NOTHING_REVOKED = RevokedAssignment(_NOTHING, {})
 
-# Parts of the rebalance timeout, after which the group removes members that have not joined.
+# Parts of the rebalance timeout to wait for the application, and for a commit. After the timeout
+# the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
 
@@ -43,9 +44,9 @@ class Rebalance:
     A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
 
     1. `hold()`: readers get no more records. The application must not get records after its last
-       commit, because the new owner would read the same records again.
-    2. The application finishes its records: it asks for more, or commits. The wait ends early
-       enough for the member to join before the group would remove the member.
+       commit, because the new owner would read the same records.
+    2. The application finishes its records: it asks for more records, or commits. The wait ends
+       early enough for the member to join before the group would remove it.
     3. Auto-commit commits the finished records. The coordinator accepts the member's old identity
        until the next generation begins.
     4. The listener is called, and may commit, too. An earlier commit without a response must not
@@ -61,7 +62,7 @@ class Rebalance:
     `lose_all()`.
 
     Owns: the listener of the last assignment, and the partitions whose revocation or loss was not
-    reported to it yet; the listener that was called for a revocation and waits for the next
+    yet reported to this listener; the listener that was called for a revocation, until the next
     assignment; the last assignment by the group, and its copy at the time of `unsubscribe()`.
     """
 
@@ -111,7 +112,7 @@ class Rebalance:
     async def begin_join(self) -> None:
         """Call the listener before an eager member joins without partitions, as aiokafka does
         before each join. Skip the call if the listener was called for a revocation or loss since
-        its last assignment: calls come in pairs."""
+        its last assignment, because one such call follows each assignment."""
         listener = self._subscriptions.listener
         if listener is not None and listener is not self._revoked_listener:
             self._revoked_listener = listener
@@ -133,8 +134,8 @@ class Rebalance:
     def on_unsubscribed(self) -> None:
         """Keep the last assignment with the present ids of its topics, for `revoke_unsubscribed()`.
 
-        The kept assignment is used once, and dropped if there is no membership to commit in: before
-        a later membership, other members may have committed later offsets.
+        The kept assignment is used once. It is dropped if the membership has ended, because other
+        members may have committed later offsets since.
         """
         self._unsubscribed = self._commits.as_revoked(self._assigned)
         self._assigned = _NOTHING
@@ -165,8 +166,8 @@ class Rebalance:
         self.forget_unsubscribed()
 
     def forget_unsubscribed(self) -> None:
-        """Drop the assignments to commit after `unsubscribe()`: a commit could overwrite commits of
-        other members."""
+        """Drop the assignments kept for a commit after `unsubscribe()`: this commit could overwrite
+        commits of other members."""
         self._assigned, self._unsubscribed = _NOTHING, _NOTHING_REVOKED
 
     # -- assignments of the group ------------------------------------------------------------------
@@ -179,8 +180,8 @@ class Rebalance:
     # `revoke_all_but` and `assign_all` keep the state of partitions that stay assigned (KIP-429).
 
     async def revoke_all_but(self, kept: Partitions) -> bool:
-        """Revoke all partitions except `kept`. Return whether there were others, even if the group
-        removed the member meanwhile."""
+        """Revoke all partitions except `kept`. Return whether there were other partitions, even if
+        the group removed the member during the revocation."""
         owned = self.owned
         revoked = owned - kept
         if revoked and await self.revoke(revoked):
@@ -243,7 +244,7 @@ class Rebalance:
     ) -> bool:
         """Write the assignment. Return False if the subscription has ended."""
         before = self.owned
-        # Call this before the states of revoked partitions, with their positions, are dropped.
+        # Call this while the states of revoked partitions, with their positions, still exist.
         # Include added partitions, because other members may have committed for them since.
         self._commits.forget_committed(before ^ partitions if keep else before | partitions)
         if not self._subscriptions.is_by_group:
@@ -261,7 +262,7 @@ class Rebalance:
         rebalance timeout."""
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
         deadline = asyncio.get_running_loop().time() + limit
-        while self._commits.has_in_hand(revoked) and not self._commits.is_removed:
+        while self._commits.has_unfinished_records(revoked) and not self._commits.is_removed:
             if not await self._queue.polls.wait(deadline):
                 self._log.warning(
                     "Records that were returned are neither committed nor followed by another "
@@ -271,12 +272,13 @@ class Rebalance:
                 return
 
     async def _call(self, method: ListenerMethod, partitions: Partitions) -> None:
-        """Call the listener. The application's next call raises its exception."""
+        """Call the listener. If the listener raises, the application's next call raises the
+        exception."""
         try:
             await call_listener(self._queue, method, partitions)
         except asyncio.CancelledError as error:
-            # Either this task was cancelled, or a task or future that the listener awaited. The
-            # second case must not end the membership silently.
+            # Either this task was cancelled, or a task or future that the listener awaited. In the
+            # second case the membership continues, and the application gets an error.
             if self._tasks.is_ending_us():
                 raise
             name = getattr(method, "__qualname__", repr(method))

@@ -100,7 +100,7 @@ class RejoinFuture:
     def resolve(self) -> None:
         """Set the result: the member has to join."""
         if self._future is not None and not self._future.done():
-            # The callback must only run for results that a program sets.
+            # Remove the callback first: it must run only if a program sets the result.
             self._future.remove_done_callback(self._on_done)
             self._future.set_result(None)
 
@@ -165,17 +165,17 @@ class MembershipStateMachine:
             self.rejoin.resolve()
             self._health.look()
         self.signal.notify()
-        # An idle member waits for this signal.
+        # The task of an idle member waits for `polls`, not for `signal`.
         self._polls.notify()
 
     def take_reason(self) -> str:
-        """Return and clear the reason to join, "" if there is none. A reason that is set later
+        """Return and clear the reason to join; "" without a reason. A reason that is set later
         leads to another join."""
         reason, self.reason = self.reason or "", None
         return reason
 
     def restore_reason(self, reason: str) -> None:
-        """Restore the reason of a failed join, unless there is a newer one."""
+        """Restore the reason of a failed join, unless there is a newer reason."""
         if self.reason is None:
             self.reason = reason
 
@@ -244,7 +244,7 @@ class MembershipStateMachine:
             self.move(MembershipState.JOINING)
 
     def begin_failing(self, error: BaseException) -> None:
-        """Make the membership task revoke everything because of `error`."""
+        """Make the membership task revoke all partitions because of `error`."""
         if self.current not in (MembershipState.FAILING, MembershipState.FAILED):
             self.error = error
             self.move(MembershipState.FAILING)

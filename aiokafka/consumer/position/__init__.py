@@ -1,1 +1,1 @@
-"""Find positions: committed offsets, the reset policy, and look-ups by time and by epoch."""
+"""Positions: committed offsets, the reset policy, and look-ups by timestamp and leader epoch."""

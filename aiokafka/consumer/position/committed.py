@@ -82,7 +82,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
 
-# Later versions identify topics by id only.
+# The last version of OffsetCommit and OffsetFetch with topic names; later versions have topic ids.
 _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
@@ -92,8 +92,8 @@ _FIRST_MEMBER_VERSION = 9
 # timeout, and a slow broker needs time to respond.
 _SHORTEST_SEARCH = 3.0
 
-# Faust matches these words: it continues after a commit that failed with them, and crashes after
-# other errors.
+# Faust looks for these words in the error of a failed commit. With these words Faust continues;
+# without them it crashes.
 ALREADY_REBALANCED = "the group has already rebalanced"
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
@@ -119,7 +119,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The identity in a commit: that of a member, or by default that of a non-member."""
+    """The sender of a commit: a member of the group, or by default a client that is no member."""
 
     generation: int = -1
     member_id: str = ""
@@ -134,7 +134,8 @@ class Identity(NamedTuple):
 
 
 class OffsetsToCommit:
-    """The offsets of one call of `OffsetCommitter.commit`, which writes the attributes."""
+    """The offsets of one call of `OffsetCommitter.commit`, which updates the attributes for each
+    response."""
 
     __slots__ = (
         "doubted_refresh",
@@ -165,7 +166,7 @@ class OffsetsToCommit:
         self.identity = identity
         self.on_stored = on_stored
         self.gone: list[KafkaError] = []
-        """The errors of partitions whose topic does not exist any more."""
+        """The errors of partitions whose topic no longer exists."""
         self.doubted_refresh: int | None = None
         """Number of the metadata refresh that first showed another id for a topic's name."""
 
@@ -180,10 +181,10 @@ Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Brok
 def common_refusal(
     refused: Mapping[TopicPartition, BrokerResponseError], wanted: Collection[TopicPartition]
 ) -> BrokerResponseError | None:
-    """Return the error that concerns all `wanted` partitions; None if there is no such error.
+    """Return the error that concerns all `wanted` partitions; None if the partitions have different
+    errors, or some have none.
 
-    Old brokers report an error of the group or its coordinator for each partition. Unauthorized
-    topics and unknown partitions are errors of single topics or partitions.
+    Old brokers report an error of the group or its coordinator once for each partition.
     """
     for error in refused.values():
         if isinstance(error, NotCoordinatorForGroupError):
@@ -213,10 +214,11 @@ def _rank(error: KafkaError) -> int:
     return 0 if is_of_all else 1 + error.retriable
 
 
-# -- Offsets that were committed by the name of a topic after another topic took the name
+# -- Offsets that were committed by topic name, and stored for a recreated topic of this name
 
 
-# Largest number of partitions to remember. Most of their topics are deleted and not recreated.
+# Largest number of partitions in FormerTopicOffsets. Most of their topics stay deleted, so the
+# offsets would accumulate.
 _MOST_STORED = 10_000
 
 
@@ -257,7 +259,8 @@ class FormerTopicOffsets:
         self._stored[tp] = _Stored(topic_id, offset)
 
     def update(self, cluster: ClusterMetadata) -> None:
-        """Forget the offsets of topics that exist, and the oldest offsets above the limit."""
+        """Forget the offsets of topics that the metadata has with the same id, and the oldest
+        offsets above the limit."""
         if self._stored:
             self._stored = {
                 tp: stored
@@ -282,21 +285,21 @@ class FormerTopicOffsets:
 # -- Commits without a response, which the coordinator may process after later commits
 
 
-# Seconds after the confirmation of a later commit, by which a broker has processed or dropped all
-# requests of a closed connection.
-_LONGEST_DOUBT = 300.0
+# Longest time in seconds for which a broker may still process requests of a closed connection,
+# counted from the confirmation of a later commit.
+_LONGEST_LATENESS = 300.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 # Largest number of different unanswered offsets to remember for one partition.
 _MOST_VALUES = 100
 
 
-class _Doubt:
-    """The unanswered commits of one partition, and the confirmed commit after them."""
+class _UnansweredOffsets:
+    """The commits of one partition without a response, and the next confirmed commit."""
 
     __slots__ = ("later", "since", "values")
 
     def __init__(self) -> None:
-        # The number of the last unanswered commit with this offset, metadata and connection.
+        # By offset, metadata and connection: the number of the last such commit without a response.
         self.values: dict[tuple[int, str, BrokerConnection], int] = {}
         self.later: CommittedOffset | None = None
         self.since = 0.0
@@ -322,8 +325,9 @@ class UnansweredCommits:
     """
 
     def __init__(self) -> None:
-        self.doubts: dict[TopicPartition, _Doubt] = {}
-        """Nearly always empty, so callers check it before they call a method."""
+        self.by_partition: dict[TopicPartition, _UnansweredOffsets] = {}
+        """The unanswered commits by partition. Nearly always empty, so callers check this dict
+        before they call a method."""
 
     def add(
         self,
@@ -333,47 +337,56 @@ class UnansweredCommits:
     ) -> None:
         """Add a commit without a response. `number` increases with each commit."""
         for tp, entry in offsets.items():
-            doubt = self.doubts.setdefault(tp, _Doubt())
-            doubt.later = None
-            doubt.values[entry[0], entry[1], connection] = number
-            if len(doubt.values) > _MOST_VALUES:
-                del doubt.values[next(iter(doubt.values))]
+            unanswered = self.by_partition.setdefault(tp, _UnansweredOffsets())
+            unanswered.later = None
+            unanswered.values[entry[0], entry[1], connection] = number
+            if len(unanswered.values) > _MOST_VALUES:
+                del unanswered.values[next(iter(unanswered.values))]
 
     def settle(self, connection: BrokerConnection, number: int) -> None:
-        """Drop the commits before `number` on this connection: commit `number` has its response."""
-        for tp, doubt in list(self.doubts.items()):
-            for value, sent_number in list(doubt.values.items()):
+        """Drop the commits before `number` on this connection, because the response to commit
+        `number` has arrived."""
+        for tp, unanswered in list(self.by_partition.items()):
+            for value, sent_number in list(unanswered.values.items()):
                 if value[2] is connection and sent_number < number:
-                    del doubt.values[value]
-            if not doubt.values:
-                del self.doubts[tp]
+                    del unanswered.values[value]
+            if not unanswered.values:
+                del self.by_partition[tp]
 
     def confirm(self, tp: TopicPartition, entry: CommittedOffset, now: float) -> None:
-        """Record that the coordinator has confirmed a later commit."""
-        doubt = self.doubts.get(tp)
-        if doubt is not None:
-            if doubt.later is None:
-                doubt.since = now
-            doubt.later = entry
+        """Record that the coordinator has confirmed a later commit of this partition."""
+        unanswered = self.by_partition.get(tp)
+        if unanswered is not None:
+            if unanswered.later is None:
+                unanswered.since = now
+            unanswered.later = entry
 
     def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
         """Drop all partitions except `kept`: other members may own them from now on."""
-        for tp in [tp for tp in self.doubts if tp not in kept]:
-            del self.doubts[tp]
+        for tp in [tp for tp in self.by_partition if tp not in kept]:
+            del self.by_partition[tp]
 
     def to_look_up(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions with a confirmed later commit. First drop partitions whose
-        confirmation is too old for a late commit."""
-        confirmed = {tp: doubt for tp, doubt in self.doubts.items() if doubt.later is not None}
-        for tp, doubt in confirmed.items():
-            if now - doubt.since > _LONGEST_DOUBT:
-                del self.doubts[tp]
-        return frozenset(confirmed.keys() & self.doubts.keys())
+        """Return the partitions whose committed offset must be checked: a later commit is
+        confirmed. Drop partitions whose confirmation is so old that no late commit is possible."""
+        confirmed = {
+            tp: unanswered
+            for tp, unanswered in self.by_partition.items()
+            if unanswered.later is not None
+        }
+        for tp, unanswered in confirmed.items():
+            if now - unanswered.since > _LONGEST_LATENESS:
+                del self.by_partition[tp]
+        return frozenset(confirmed.keys() & self.by_partition.keys())
 
     def pause(self, now: float) -> float:
         """Return the seconds to wait before the next check: the age of the last confirmation,
         between 1 and 30."""
-        since = (doubt.since for doubt in self.doubts.values() if doubt.later is not None)
+        since = (
+            unanswered.since
+            for unanswered in self.by_partition.values()
+            if unanswered.later is not None
+        )
         return min(max(now - max(since, default=now), _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def overwritten(
@@ -382,11 +395,11 @@ class UnansweredCommits:
         """Return the offsets to commit again. `found`: the offsets that the group has stored."""
         again: dict[TopicPartition, CommittedOffset] = {}
         for tp, entry in found.items():
-            doubt = self.doubts.get(tp)
-            if doubt is None or doubt.later is None or entry[:2] == doubt.later[:2]:
+            unanswered = self.by_partition.get(tp)
+            if unanswered is None or unanswered.later is None or entry[:2] == unanswered.later[:2]:
                 continue
-            if any(value[:2] == entry[:2] for value in doubt.values):
-                again[tp] = doubt.later
+            if any(value[:2] == entry[:2] for value in unanswered.values):
+                again[tp] = unanswered.later
         return again
 
 
@@ -445,9 +458,10 @@ class OffsetConnection:
         """Send the request that `make(version)` returns, and return the response; None if `make`
         returns None. `offsets`: the offsets in the request. Raises errors of the connection."""
         connection = await self.select(node_id)
-        # Set before any await, because `select()` reads this for later requests.
+        # Set `_latest` before any await, because `select()` reads it for later requests.
         self._latest = node_id, connection
-        # The count covers the time before a throttled connection sends the request.
+        # Count the call before the wait for a throttled connection: later requests must use
+        # this connection, too.
         self._calls += 1
         try:
             version = connection.pick(OffsetCommitRequest, max_version)
@@ -462,7 +476,7 @@ class OffsetConnection:
             except BaseException:
                 self.unanswered.add(offsets, connection, number)
                 raise
-            if self.unanswered.doubts:
+            if self.unanswered.by_partition:
                 self.unanswered.settle(connection, number)
             return response
         finally:
@@ -485,20 +499,20 @@ class OffsetCommitter:
     """Sends OffsetCommit and OffsetFetch of one group, and looks the coordinator up again after it
     has moved.
 
-    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Reports to
-    `contact` whether the coordinator responds.
+    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Records in
+    `coordinator_health` whether the coordinator responds.
     """
 
     def __init__(
         self,
         context: ConsumerContext,
         group_id: str,
-        contact: NodeHealth,
+        coordinator_health: NodeHealth,
         member: ClassicMember | Kip848Member,
     ) -> None:
         client, config = context.client, context.config
         self.group_id = group_id
-        self.contact = contact
+        self.coordinator_health = coordinator_health
         self.member = member
         self._log = SubjectLog(log, config.subject)
         self._meter = context.meter
@@ -545,10 +559,10 @@ class OffsetCommitter:
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets; omit partitions without a committed offset.
 
-        Omit a partition, too, that the coordinator does not know in several responses in a row.
-        Waits for open transactions that commit some of the offsets (KIP-447). Raises
-        KafkaTimeoutError at `deadline` (loop time), and errors that are not retriable, such as
-        GroupAuthorizationFailedError, at once.
+        A partition also counts as one without a committed offset if several responses in a row
+        report it as unknown. Waits for open transactions that commit some of the offsets (KIP-447).
+        Raises KafkaTimeoutError at `deadline` (loop time), and errors that are not retriable, such
+        as GroupAuthorizationFailedError, at once.
         """
         wanted = list(partitions)
         unknown_in_a_row = 0
@@ -589,9 +603,9 @@ class OffsetCommitter:
         return await self._retry("OffsetFetch", attempt, deadline, what, on_failure)
 
     def is_outage_logged(self) -> bool:
-        """Return whether the log has an outage of the coordinator, so that calls that wait for its
-        responses need no log line."""
-        return self.contact.failing_since is not None
+        """Return whether the log shows an outage of the coordinator, so that waiting calls need no
+        log messages of their own."""
+        return self.coordinator_health.failing_since is not None
 
     async def _retry(
         self,
@@ -609,15 +623,16 @@ class OffsetCommitter:
         delays: Backoff | None = None
 
         def on_lookup_failure(error: KafkaError) -> None:
-            self.contact.fail(error)
+            self.coordinator_health.fail(error)
             on_failure(error)
 
         while True:
             node_id: int | None = None
             try:
                 async with timeout_after_reading(deadline):
-                    # For each attempt, so that `health()` knows since when a response is missing.
-                    due = self.contact.expect(request)
+                    # Expect a response to each attempt, so that `health()` shows since when the
+                    # response is missing.
+                    due = self.coordinator_health.expect(request)
                     try:
                         node_id = await self._client.coordinator(
                             CoordinationType.GROUP,
@@ -627,8 +642,8 @@ class OffsetCommitter:
                         )
                         result = await attempt(node_id)
                     finally:
-                        self.contact.forgive(due)
-                    self.contact.succeed()
+                        self.coordinator_health.forgive(due)
+                    self.coordinator_health.succeed()
                     return result
             except asyncio.TimeoutError:
                 self._raise_timeout(what, began, failure)
@@ -652,16 +667,18 @@ class OffsetCommitter:
         if node_id is not None:
             self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
         self._log.debug("%s", error)
-        # A coordinator that has responded meanwhile, as to heartbeats, has no outage: only this
-        # request fails.
-        if (self.contact.answered_at or 0.0) <= began:
-            self.contact.note(error)
+        # If the coordinator has responded to other requests since, such as heartbeats, only this
+        # request fails: the coordinator has no outage.
+        if (self.coordinator_health.answered_at or 0.0) <= began:
+            self.coordinator_health.note(error)
 
     def _raise_timeout(self, what: str, began: float, failure: KafkaError | None) -> NoReturn:
         # Make the next call look the coordinator up: it may have moved.
         self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
-        # Only the contact has the failures of the coordinator lookup.
-        recent = self.contact.error if self.contact.error_at >= began else None
+        # Failures of the coordinator lookup are recorded in `coordinator_health` only.
+        recent = (
+            self.coordinator_health.error if self.coordinator_health.error_at >= began else None
+        )
         reason = recent or failure
         text = f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
         raise KafkaTimeoutError(text) from reason
@@ -669,7 +686,7 @@ class OffsetCommitter:
     # -- commit ------------------------------------------------------------------------------------
 
     async def _commit_once(self, commit: OffsetsToCommit, node_id: int) -> None:
-        # After a partial success, all remaining offsets may be those of deleted topics.
+        # An earlier attempt may have stored some offsets, and moved all others to `gone`.
         if not commit.pending:
             return
         # A request names all topics by id, or all by name: one topic without a known id requires a
@@ -680,7 +697,7 @@ class OffsetCommitter:
         response = await self._connection.commit(node_id, make, last, commit.pending)
         if response is None:
             return
-        self._take_in(response, commit)
+        self._apply_response(response, commit)
 
     def _commit_request(self, commit: OffsetsToCommit, version: int) -> OffsetCommitRequest | None:
         if version <= _LAST_VERSION_WITH_NAMES:
@@ -741,7 +758,7 @@ class OffsetCommitter:
             del commit.pending[tp]
             commit.gone.append(UnknownTopicOrPartitionError(text))
 
-    def _take_in(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
+    def _apply_response(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
         """Remove stored offsets from `pending`, and move the errors of deleted topics to `gone`.
         Raises the most urgent error of the remaining partitions."""
         by_id = {topic_id: name for name, topic_id in commit.topic_ids.items()}
@@ -757,7 +774,7 @@ class OffsetCommitter:
                     if (stored := commit.pending.pop(tp, None)) is not None:
                         if topic.topic_id == ZERO_UUID and name in commit.topic_ids:
                             self._former.add(tp, commit.topic_ids[name], stored.offset)
-                        if self.unanswered.doubts:
+                        if self.unanswered.by_partition:
                             self.unanswered.confirm(tp, stored, _now())
                         if commit.on_stored is not None:
                             commit.on_stored(tp)

@@ -85,7 +85,8 @@ _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd:
-    """The end of the largest epoch up to the requested epoch; -1, -1 if unknown."""
+    """The end offset of the requested leader epoch, or of the largest epoch before. Both fields are
+    -1 if unknown."""
 
     __slots__ = ("end_offset", "leader_epoch")
 
@@ -95,7 +96,7 @@ class EpochEnd:
 
 
 class EpochQuery:
-    """A position to validate: the epoch of its record, and the present epoch of the leader."""
+    """A position to validate: the epoch of the record before it, and the leader's present epoch."""
 
     __slots__ = ("current_epoch", "offset_epoch")
 
@@ -199,7 +200,7 @@ class OffsetLookup:
     async def find(
         self, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return offsets by timestamp, from any number of brokers, with retries.
+        """Return the offset of each partition for its timestamp in `wanted`, with retries.
 
         Raises KafkaTimeoutError at `deadline` (loop time), with the missing partitions and the
         reasons. Raises errors that are not retriable, such as TopicAuthorizationFailedError, at
@@ -232,7 +233,8 @@ class OffsetLookup:
             await asyncio.wait(unknown, timeout=deadline - asyncio.get_running_loop().time())
 
     def _without_leader(self, tp: TopicPartition) -> KafkaError:
-        """Return why a partition has no leader. Raise the error if it is not retriable."""
+        """Return the error of a partition without a leader. Raises this error if it is not
+        retriable."""
         code = self._client.cluster.topic_error(tp.topic)
         if not code:
             return LeaderNotAvailableError(f"{tp} has no known leader")
@@ -245,7 +247,7 @@ class OffsetLookup:
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
         """Send one request to each leader, concurrently. Return the offset or a retriable error by
-        partition. `number`: that of this round, from 1."""
+        partition. `number`: the number of this round, from 1."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
@@ -274,8 +276,8 @@ class OffsetLookup:
     async def _ask_within(
         self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Return the offsets from one broker. Retriable errors are values of the result; raise any
-        other error."""
+        """Return the offsets from one broker. Retriable errors are values of the result; other
+        errors are raised."""
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)
@@ -308,7 +310,8 @@ class OffsetLookup:
         pending: Mapping[TopicPartition, int],
         reasons: Mapping[TopicPartition, str],
     ) -> None:
-        """Wait before the next round. Raises KafkaTimeoutError if there is no time for it."""
+        """Wait before the next round of requests. Raises KafkaTimeoutError if the round would begin
+        after `deadline`."""
         now = asyncio.get_running_loop().time()
         if now + delay >= deadline:
             why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
@@ -321,8 +324,8 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # Wait for metadata instead of a plain sleep: this raises when the client is closed. Without
-        # a leader, no request raises.
+        # Wait for metadata instead of a plain sleep. This wait raises when the client is closed;
+        # without a leader, there is no request that would raise.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"
             await self._client.wait_for_metadata(has_leaders, now + delay, why)

@@ -46,7 +46,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka.consumer._context import ConsumerContext
-    from aiokafka.consumer.fetch.fetcher import FetchTargets, OtherTopic
+    from aiokafka.consumer.fetch.fetcher import ChangedTopic, FetchTargets
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
@@ -175,8 +175,8 @@ def _now() -> float:
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
 # After this number of responses in a row from leaders with an older epoch than the position, the
-# topic counts as recreated. A few such responses may come from a previous leader that is
-# partitioned off.
+# topic counts as recreated. A few such responses may come from a former leader that is partitioned
+# off.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
 _Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
@@ -228,7 +228,8 @@ class OffsetResolver:
         self._targets = targets
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
-        # A separate object, because `seek_to_end()` always means the end, whatever the policy.
+        # `_spec_of()` compares by identity, so this is a copy: `seek_to_end()`, which uses LATEST,
+        # means the end even of a new partition.
         self._policy = None if policy is None else OffsetSpec(*policy)
         self._policy_of_losses = policy
         self._new_partitions: NewPartitions | None = None
@@ -239,17 +240,18 @@ class OffsetResolver:
             context.client.cluster.add_listener(self._new_partitions.update)
         self._signal = Signal()
         self._is_woken = False
-        self._asked: set[PartitionState] = set()
+        self._in_flight: set[PartitionState] = set()
 
     def wake(self) -> None:
-        """Make `run()` check all partitions: one of them may need an offset."""
+        """Make `run()` check all partitions, because a partition may need a position."""
         self._is_woken = True
         self._signal.notify()
 
     async def run(self) -> None:
-        """Look positions up when partitions need them, until cancelled."""
+        """Look up positions whenever partitions need them, until cancelled."""
         while True:
-            # `_dispatch` changes partitions, which calls `wake()` before this task waits.
+            # `_dispatch` may change partitions, which calls `wake()`. Then check them again at
+            # once.
             self._is_woken = False
             self._dispatch(asyncio.get_running_loop().time())
             if not self._is_woken:
@@ -257,7 +259,8 @@ class OffsetResolver:
 
     @property
     def is_looking(self) -> bool:
-        """Whether a partition with a leader still needs an offset, and no request has failed."""
+        """Whether a partition with a leader still needs a position, and no request for it
+        failed."""
         return any(
             state.needs_offset and not state.retry.failures and state.target.node_id is not None
             for state in self._subscriptions.assignment.states()
@@ -271,8 +274,9 @@ class OffsetResolver:
 
     # -- invalid positions -------------------------------------------------------
 
-    def on_other_topic(self, other: OtherTopic) -> None:
-        """Reset the positions in a recreated topic; restore those in a topic that was seen before.
+    def on_topic_changed(self, other: ChangedTopic) -> None:
+        """Reset the positions in a recreated topic; restore the positions in a topic that was seen
+        before.
 
         1. A topic is recreated. A broker reports the new topic, and the positions are reset.
         2. The next metadata comes from an outdated broker, which still has the deleted topic.
@@ -312,8 +316,8 @@ class OffsetResolver:
         client = self._config.client
         now = asyncio.get_running_loop().time()
         if self._policy is None:
-            # The application gets the error, and has to seek. Without a seek, further attempts fail
-            # in the same way.
+            # The application gets the error, and has to seek. Until then, further fetches fail in
+            # the same way, so send them rarely.
             state.retry.wait_until(now + client.retry_backoff_max)
             self._queue.report(state, failure)
             return
@@ -348,7 +352,7 @@ class OffsetResolver:
 
     def _waiting(self) -> list[PartitionState]:
         states = self._subscriptions.assignment.states()
-        return [state for state in states if state.needs_offset and state not in self._asked]
+        return [state for state in states if state.needs_offset and state not in self._in_flight]
 
     def _next_retry(self) -> float | None:
         # Partitions without a leader are retried after new metadata: `route()` touches them.
@@ -378,28 +382,28 @@ class OffsetResolver:
             self._start(request_task, states, f"{request}-{node_id}")
 
     async def _ask_node(self, node_id: int, ask: _Request, request: str) -> None:
-        contact = self._targets.contact_of(node_id)
-        if contact is None:
+        node_health = self._targets.health_of(node_id)
+        if node_health is None:
             await ask()
             return
-        with contact.asked(request):
+        with node_health.asked(request):
             try:
                 await ask()
             except KafkaError as error:
-                contact.note(error)
+                node_health.note(error)
                 raise
-        # Record the success here: a paused partition has no fetch that records it.
-        contact.succeed()
+        # Record the success here: a paused partition has no fetch that would record a success.
+        node_health.succeed()
 
     def _start(self, ask: _Request, states: list[PartitionState], name: str) -> None:
-        self._asked.update(states)
+        self._in_flight.update(states)
         now = asyncio.get_running_loop().time()
         for state in states:
             state.retry.begin(now)
         self._tasks.start(self._finish(ask, states), name=name)
 
     async def _finish(self, ask: _Request, states: list[PartitionState]) -> None:
-        """Await a request. After success or failure, its partitions may be in another request."""
+        """Await a request. Then allow other requests for its partitions."""
         try:
             # The task starts in a later turn of the loop. If all positions are known by then, no
             # request is needed.
@@ -408,9 +412,9 @@ class OffsetResolver:
         except KafkaError as error:
             self._on_failure(states, error)
         finally:
-            # A partition that was sought or reset meanwhile has ignored the response, and may need
-            # another request at once.
-            self._asked.difference_update(states)
+            # After a seek or reset during the request, the response was ignored, and the partition
+            # may need another request at once.
+            self._in_flight.difference_update(states)
             self._queue.positions.notify()
             self.wake()
 
@@ -423,14 +427,16 @@ class OffsetResolver:
         if not epochs:
             return
 
-        def blame(error: KafkaError) -> None:
+        def on_failure(error: KafkaError) -> None:
             now = asyncio.get_running_loop().time()
             again_at = now + self._config.client.retry_backoff_max
             for state, epoch in epochs.items():
                 if state.epoch == epoch:
-                    state.retry.blame(now, renewed(error), again_at)
+                    state.retry.record_failure(now, renewed(error), again_at)
 
-        found, refused = await self._committer.fetch_each([state.tp for state in epochs], blame)
+        found, refused = await self._committer.fetch_each(
+            [state.tp for state in epochs], on_failure
+        )
         for state, epoch in epochs.items():
             if state.epoch != epoch or state.phase is not Phase.UNSET:
                 continue
@@ -511,15 +517,15 @@ class OffsetResolver:
         return spec
 
     async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        """Return the latest offsets of partitions that are looked up by time, as positions if all
-        records are older. They are requested before the look-up by time, so that a record written
-        between the two requests is not skipped."""
+        """Return the end offsets of partitions that are looked up by time: if all records are
+        older, the end offset becomes the position. This request precedes the look-up by time, so
+        that a record written between the two requests is not skipped."""
         timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
         return await self.lookup.ask(node_id, timed) if timed else {}
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
-            # After a seek or a leader change one of these values differs: drop the response.
+            # After a seek or a leader change one of these values differs, and the response is void.
             state: (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
             for state in states
             if state.phase is Phase.VALIDATING
@@ -532,7 +538,8 @@ class OffsetResolver:
                 continue
             answer = UnknownError if found is None else found.get(state.tp, UnknownError)
             if found is None or answer is ClusterAuthorizationFailedError:
-                # The broker is too old; or, before Kafka 2.3, only other brokers are authorized.
+                # Skip the comparison. The broker is too old for the request; or, before Kafka 2.3,
+                # only brokers are authorized to send it.
                 state.end_validation()
             elif isinstance(answer, EpochEnd):
                 self._compare(state, answer)
@@ -558,20 +565,21 @@ class OffsetResolver:
         # The leader returns the end of the position's epoch, or of its last earlier epoch:
         # 1. The end is after all fetched records: the log has these records.
         # 2. The end is unknown, and the leader's own epoch is older than the position's. This may
-        #    be a previous leader that is partitioned off, so request metadata from other brokers.
+        #    be a former leader that is partitioned off, so request metadata from other brokers.
         #    Or the topic was recreated, which its id does not show for a committed offset.
         # 3. The end is before fetched records, but not before the position: only buffered records
         #    are invalid.
         # 4. The end is before the position: the log no longer has records that were returned.
-        # 5. The end is unknown, and no fetched record is known to have the position's epoch, which
-        #    came with the end of the log: formats before Kafka 0.11 have no epochs to compare.
+        # 5. The end is unknown, and no fetched record has the position's epoch: it was the leader's
+        #    epoch when the position was set to the end of the log. There is nothing to compare, for
+        #    example because record formats before Kafka 0.11 have no epochs.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
             state.end_validation()
             return
         position = state.next_offset
         if not is_known and cursor.offset_epoch > cursor.leader_epoch:
-            if self._may_be_cut_off(state):
+            if self._may_be_former_leader(state):
                 self._postpone(state, UnknownLeaderEpoch)
                 return
             if self._policy is not None:
@@ -596,8 +604,8 @@ class OffsetResolver:
         else:
             state.lose(self._policy)
 
-    def _may_be_cut_off(self, state: PartitionState) -> bool:
-        """Return whether to retry, because the broker may be a previous leader that is partitioned
+    def _may_be_former_leader(self, state: PartitionState) -> bool:
+        """Return whether to retry, because the broker may be a former leader that is partitioned
         off. Request metadata from other brokers."""
         client = self._client
         client.doubt_metadata(f"{state.tp}: the leader has an older epoch than the position")
@@ -613,7 +621,8 @@ class OffsetResolver:
         self._queue.report(state, lambda: LogTruncationError(tp, position, divergent))
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
-        """Back off after an error of one partition. Report it if it is not retriable."""
+        """Back off after an error of one partition. Report the error to readers if it is not
+        retriable."""
         self._postpone(state, error if is_transient(error) else None)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if is_transient(error):
@@ -626,7 +635,8 @@ class OffsetResolver:
         self._queue.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
-        """Back off after a request without a response. Report the error if it is not retriable."""
+        """Back off after a request without a response. Report the error to readers if it is not
+        retriable."""
         self._log.debug("Offset lookup failed: %s", error)
         # A timeout is retried: readers wait for an unavailable coordinator.
         is_reported = not error.retriable and not isinstance(error, KafkaTimeoutError)

@@ -1,4 +1,4 @@
-"""The steps of assignors: current owners, and an even assignment that moves few partitions.
+"""Steps that assignors share: finding the owners, and balancing with few moves of partitions.
 
 The load of a member is its number of partitions. In a chain of moves, member A gives a partition to
 B, B gives a partition to C, and each member subscribes to the topic that it receives. An assignment
@@ -35,7 +35,7 @@ Members = Mapping[str, ConsumerProtocolMemberMetadata]
 
 def in_order(members: Members) -> list[str]:
     """Return the members in the order of the Java client: static members first, by instance id,
-    which unlike the member id stays the same after a restart."""
+    which stays the same after a restart; then the other members by member id."""
 
     def position(member: str) -> tuple[bool, str]:
         instance_id = members[member].group_instance_id
@@ -66,7 +66,8 @@ def partitions_by_topic(cluster: ClusterMetadata, topics: Iterable[str]) -> dict
 def build(
     version: int, shares: Mapping[str, Iterable[TopicPartition]]
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
-    """Return the assignment objects for these partitions, with sorted partition numbers."""
+    """Return the assignment of each member as the object to encode, with sorted partition numbers.
+    `shares`: the partitions by member."""
     result = {}
     for member, share in shares.items():
         topics: dict[str, list[int]] = {}
@@ -133,8 +134,8 @@ def without_moving(
     claims: Mapping[str, Claim],
     owned: Mapping[str, Iterable[TopicPartition]],
 ) -> dict[str, list[TopicPartition]]:
-    """Return the shares without partitions that other members claim (KIP-429): the next rebalance
-    can assign these partitions.
+    """Return the partitions to assign now, by member: `shares` without partitions that other
+    members claim (KIP-429). The next rebalance can assign the claimed partitions.
 
     A claim of an older generation blocks a new assignment, too, because the member may still read
     the partition. But only the owner in `owned` keeps a claimed partition.
@@ -171,7 +172,8 @@ def balance(
 
 
 class _Sharing:
-    """An assignment in progress. Members and groups of topics have numbers.
+    """An assignment that `balance()` builds. Members, and groups of topics with the same
+    subscribers, are identified by numbers.
 
     Owns: `shares[member][group]`, the partitions of a member in a group of topics, in the order in
     which it received them; `load[member]`, the number of its partitions.
@@ -231,8 +233,9 @@ class _Sharing:
                 self._give(member, group, tp)
 
     def even_out(self) -> None:
-        """Move partitions along chains from members with more to members with less."""
-        # Most chains have one move, and are found without a search.
+        """Move partitions along chains from members with a higher load to members with a lower
+        load."""
+        # Most chains have only one move, within one group of topics. These need no search.
         moved = True
         while moved:
             moved = sum(map(self._even_out_group, range(len(self.takers)))) > 0
@@ -246,13 +249,14 @@ class _Sharing:
             if chain:
                 self._move_along(chain)
             else:
-                # The search has seen all members that could give partitions to the poorest members,
-                # directly or along a chain: no such member has two partitions more.
+                # `seen` has all members that could give partitions to the poorest members, directly
+                # or along a chain, and none of these members has two partitions more.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
-        """Move partitions of one group of topics until no subscriber that has such partitions has a
-        load of two more than another subscriber. Return whether any partition was moved."""
+        """Move partitions of one group of topics from the subscriber with the highest load to the
+        subscriber with the lowest load, until these loads differ by less than two. Return whether
+        any partition was moved."""
         poorest = [(self.load[taker], taker) for taker in self.takers[group]]
         richest = [(-load, taker) for load, taker in poorest if self.shares[taker].get(group)]
         heapq.heapify(poorest)

@@ -43,7 +43,7 @@ class Either:
 
 
 def _of_class(owner: type[Any]) -> Any:
-    """Return the shared instance of a class."""
+    """Return the shared instance of an assignor class."""
     made = vars(owner).get("_of_class")
     if made is None:
         # Do not call the constructor, whose arguments are unknown: the state has class defaults.

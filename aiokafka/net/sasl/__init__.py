@@ -18,12 +18,12 @@ class Mechanism(Protocol):
     """The name in SaslHandshake, such as "SCRAM-SHA-256"."""
 
     done: bool
-    """Whether the client may end the exchange: it has sent its last token. `step` is still called
-    for a later challenge."""
+    """Whether the client has returned its last token, so that the exchange may end. `step` is still
+    called for a later challenge."""
 
     @property
     def sent_secret(self) -> str:
-        """The secret that is sent to the broker in plain text; "" for mechanisms without one."""
+        """The secret that is sent to the broker in plain text; "" if the mechanism sends none."""
 
     @property
     def user(self) -> str:
@@ -40,7 +40,7 @@ class Mechanism(Protocol):
         """Whether the next `step` takes long, and should run in a thread."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Return the token that responds to a challenge, None if no token is needed.
+        """Return the token for the broker's `challenge`, None if no token is needed.
 
         Raises AuthenticationFailedError if the broker rejects the client, or does not prove its
         identity.

@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from aiokafka._config.options import unsendable
-from aiokafka._tasks import is_told_to_end
+from aiokafka._tasks import is_task_cancelled
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Credentials:
         self.password = password if isinstance(password, str) else ""
 
     async def fetch(self) -> None:
-        """Set `user` and `password`; call their functions, if they are functions.
+        """Set `user` and `password`, calling those configured as functions.
 
         Raises KafkaConnectionError, which is retriable, if a function fails, and
         AuthenticationFailedError if a function does not return a valid text. Errors never contain
@@ -48,7 +48,7 @@ async def _text_of(source: Credential, keyword: str) -> str:
     except KafkaError:
         raise
     except asyncio.CancelledError as error:
-        if is_told_to_end():
+        if is_task_cancelled():
             raise
         raise KafkaConnectionError(f"{keyword}: what the function awaits was cancelled") from error
     except Exception as error:

@@ -13,25 +13,25 @@ from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSu
 
 __all__ = ["Gssapi", "KerberosIdentity"]
 
-# The last token: no security layer, and no buffer size for one (RFC 4752, 3.1).
+# The start of the last token: no security layer, with buffer size 0 (RFC 4752, 3.1).
 _NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
 _OFFERS_NO_LAYER = 0x01
 
 
 @dataclass(frozen=True)
 class KerberosIdentity:
-    """The principal and keytab of the client; None for the credentials of the environment variables
-    KRB5CCNAME or KRB5_CLIENT_KTNAME."""
+    """The principal and keytab of the client. If both are None, Kerberos uses the environment
+    variables KRB5CCNAME or KRB5_CLIENT_KTNAME."""
 
     principal: str | None = None
     keytab: str | None = None
 
 
 class Gssapi:
-    """Sends a ticket, checks the broker's proof, and negotiates no security layer (TLS encrypts).
+    """Sends a ticket, checks the broker's proof, and chooses no security layer (TLS encrypts).
 
-    Each authentication looks up the ticket again, so that a renewed ticket of the cache is used,
-    and a ticket from a keytab is renewed.
+    Each authentication looks up the ticket again. So it uses a ticket that was renewed in the
+    cache, and renews a ticket from a keytab.
     """
 
     name = "GSSAPI"
@@ -49,7 +49,7 @@ class Gssapi:
         self.done = False
 
     async def prepare(self) -> None:
-        """Get the ticket, in the default executor because this may call the KDC.
+        """Get the ticket, in the default executor because the package may call the KDC.
 
         Raises AuthenticationMethodNotSupported without the `gssapi` package,
         AuthenticationFailedError without usable credentials.
@@ -99,7 +99,7 @@ class Gssapi:
         return self._first
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Check the broker's proof; at the last challenge, negotiate no security layer.
+        """Check the broker's proof; for the last challenge, choose no security layer.
 
         Raises AuthenticationFailedError if the broker does not prove its identity, or requires a
         security layer.

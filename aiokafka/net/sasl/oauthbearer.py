@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiokafka._tasks import is_told_to_end
+from aiokafka._tasks import is_task_cancelled
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
-from aiokafka.net.failures import said
+from aiokafka.net.failures import sanitized
 
 if TYPE_CHECKING:
     from aiokafka.abc import AbstractTokenProvider
@@ -22,7 +22,7 @@ log = logging.getLogger("aiokafka.conn")
 
 _SEPARATOR = "\x01"
 
-# RFC 6750 for the token, RFC 7628 for the extensions.
+# The token as in RFC 6750, keys and values of extensions as in RFC 7628.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
@@ -59,7 +59,7 @@ class OAuthBearer:
         except KafkaError:
             raise
         except asyncio.CancelledError as error:
-            if is_told_to_end():
+            if is_task_cancelled():
                 raise
             raise KafkaConnectionError(
                 f"{self.name}: what the token provider {type(self._provider).__name__} awaits was "
@@ -88,25 +88,25 @@ class OAuthBearer:
             raise self._refused(self._refusal)
         if not challenge:
             return None
-        self._refusal = said(bytes(challenge).decode(errors="replace"), self._token)
-        self._tell_provider()
+        self._refusal = sanitized(bytes(challenge).decode(errors="replace"), self._token)
+        self._notify_provider()
         return _SEPARATOR.encode()
 
     def note_refusal(self) -> None:
-        """Notify the provider, unless it was notified at a challenge."""
+        """Notify the provider of the rejected token, unless `step` has notified it."""
         if self._refusal is None:
-            self._tell_provider()
+            self._notify_provider()
 
     def _refused(self, reason: str) -> AuthenticationFailedError:
         return AuthenticationFailedError(f"{self.name}: the broker refused the token: {reason}")
 
-    def _tell_provider(self) -> None:
-        # A provider need not derive from AbstractTokenProvider.
-        tell = getattr(self._provider, "refused", None)
-        if tell is None:
+    def _notify_provider(self) -> None:
+        # `refused` is optional: a provider may not derive from AbstractTokenProvider.
+        refused = getattr(self._provider, "refused", None)
+        if refused is None:
             return
         try:
-            tell(self._token)
+            refused(self._token)
         except Exception:
             # The rejection by the broker matters more than this error.
             log.exception("refused() of %s failed", type(self._provider).__name__)

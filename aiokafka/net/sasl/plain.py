@@ -33,7 +33,7 @@ class Plain:
         return self._credentials.user
 
     async def prepare(self) -> None:
-        """Set name and password; call their functions, if they are functions."""
+        """Fetch user name and password, see `Credentials.fetch`."""
         await self._credentials.fetch()
 
     def start(self) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka import _clock
 from aiokafka.errors import AuthenticationFailedError
-from aiokafka.net.failures import said
+from aiokafka.net.failures import sanitized
 from aiokafka.net.sasl.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Scram:
         return self._credentials.user
 
     async def prepare(self) -> None:
-        """Set name and password; call their functions, if they are functions."""
+        """Fetch user name and password, see `Credentials.fetch`."""
         await self._credentials.fetch()
 
     @property
@@ -131,7 +131,7 @@ class Scram:
         the server, or for a mandatory extension."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
-            raise self._failure(f"the broker refused: {said(fields['e'])}")
+            raise self._failure(f"the broker refused: {sanitized(fields['e'])}")
         if "m" in fields:
             raise self._failure("the broker demands an extension that this client does not know")
         return fields

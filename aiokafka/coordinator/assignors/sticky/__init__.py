@@ -1,1 +1,1 @@
-"""Even assignments that change as little as possible."""
+"""The sticky assignor: even assignments that change as little as possible."""
