@@ -11,7 +11,8 @@ if sys.version_info >= (3, 11):
 
     class timeout_after_reading(asyncio.Timeout):
         """A `timeout_at` that cancels its block one loop iteration after `when`: a response that
-        arrived in time, while the loop was blocked, is then read first. See `_retry.within`."""
+        arrived before `when`, while the loop was blocked, is then read first. See
+        `_retry.within`."""
 
         def __init__(self, when: float) -> None:
             super().__init__(None)

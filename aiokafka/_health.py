@@ -156,7 +156,7 @@ PROMPT = 1.0
 
 
 class NodeHealth:
-    """Tracks the outages of one party: of a broker, or of the coordinator of a group.
+    """Tracks the outages of one broker, or of the coordinator of one group.
 
     Senders report each request with `asked` and its result with `succeed` or `fail`. An outage
     starts at the time when the missing response was due, and ends with the next response. The start
@@ -190,8 +190,8 @@ class NodeHealth:
     ) -> None:
         """
         Args:
-            address: Returns the current address of the party, "" if unknown.
-            resumes_at: Returns the loop time until which the party throttles this client.
+            address: Returns the current address of the broker or coordinator, "" if unknown.
+            resumes_at: Returns the loop time until which it throttles this client.
         """
         self.name = name
         self._address = address
@@ -237,7 +237,7 @@ class NodeHealth:
         return bool(self._due)
 
     def succeed(self) -> None:
-        """Record a response of the party; it ends an outage."""
+        """Record a response of the broker or coordinator; it ends an outage."""
         self.answered_at = now = self._loop.time()
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
@@ -246,7 +246,7 @@ class NodeHealth:
 
     def fail(self, error: KafkaError) -> None:
         """Record a failed request, which starts or continues an outage: there was no response, or
-        the response says that the party cannot serve requests."""
+        the response says that the broker or coordinator cannot serve requests."""
         if self._is_closed:
             return
         now = self._loop.time()
@@ -292,7 +292,8 @@ class NodeHealth:
             self.on_change()
 
     def forget(self) -> None:
-        """End the outage without a response: no requests have tested the party for a while."""
+        """End the outage without a response: no request was in flight for a while, so it is unknown
+        whether the broker or coordinator responds again."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
@@ -316,7 +317,7 @@ class NodeHealth:
 
     @property
     def place(self) -> str:
-        """The name of the party with its address, if known, for logs and errors."""
+        """The name of the broker or coordinator with its address, if known, for logs and errors."""
         address = self._address() if self._address is not None else ""
         text = f"{self.name} at {address}" if address else self.name
         return Subject(text, **about(self.name))
@@ -372,13 +373,14 @@ class _RequestInFlight:
 
 
 class Outage:
-    """An outage of one party, or the joint outage of several parties.
+    """An outage of one broker or coordinator, or a joint outage, which blocks a client completely.
 
     Args:
         since: The start of the outage (loop time).
-        parties: The parties that do not respond.
+        parties: The names of what does not respond: "Broker 1", "The coordinator of group g", or
+            for other causes "Every broker", "Partitions orders-0" and the like.
         error: The last error of this outage; None while requests are overdue but none has failed.
-        text: The name and address of the party, and the error or the overdue request.
+        text: The names, with addresses if known, and the error or the overdue request.
     """
 
     __slots__ = ("error", "parties", "since", "text")
@@ -396,10 +398,11 @@ class Outage:
 
 
 def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
-    """Return the joint outage of a client all of whose parties are unavailable.
+    """Return the joint outage of a client that `outages` block completely, each for a part of its
+    brokers or partitions.
 
-    The joint outage began when the last party became unavailable, or at `since`. Its `text` joins
-    the texts of `outages`, and its `error` is that of the newest outage with an error.
+    The joint outage began when the last of `outages` began, or at `since`. Its `text` joins the
+    texts of `outages`, and its `error` is that of the newest outage with an error.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -464,8 +467,8 @@ class StateLog:
 
 
 def newest(failures: Iterable[Failure], parties: Iterable[NodeHealth]) -> Failure:
-    """Return the latest of `failures` and of the last errors of `parties`, with its time; (0.0,
-    None) if there is no error."""
+    """Return the latest of `failures` and of the last errors of `parties` (brokers, coordinator),
+    with its time; (0.0, None) if there is no error."""
     known = [*failures, *((party.error_at, party.error) for party in parties)]
     return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
 
@@ -482,8 +485,9 @@ LASTING = 5.0
 
 # Seconds between two checks for waits longer than `LASTING`.
 _INTERVAL = 1.0
-# An application often repeats a call that timed out. Within this number of seconds, the repeated
-# call continues the same wait. After a call of less than `LASTING` seconds the limit is `LASTING`.
+# An application often repeats a call that timed out. If it does so within `_GAP` seconds, both
+# calls count as one wait. If the wait was shorter than `LASTING` seconds until then, the
+# application must repeat the call within `LASTING` seconds.
 _GAP = 30.0
 # Limit of the calls that timed out and may be repeated.
 _MOST_LATE = 100

@@ -351,8 +351,11 @@ class ConsumerInterception(Interception):
     def begin(
         self, records: Records, waited: float = 0.0
     ) -> Records | CoroutineType[Any, Any, Records]:
-        """Return the records that the interceptors return for `records`; a coroutine of these if an
-        interceptor returns an awaitable. The reading call has waited for `waited` seconds."""
+        """Call `on_poll` with `waited`, the seconds that `getone()` or `getmany()` has waited.
+
+        Return `records` as changed by the interceptors, or a coroutine of the changed records if an
+        interceptor returns an awaitable.
+        """
         if self._on_poll:
             self.notify(self._on_poll, waited)
         return self.transform(records, self._on_consume, _are_records)

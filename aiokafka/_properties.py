@@ -105,9 +105,10 @@ LOGIN_PREFIXES = (
 )
 """Prefixes of login settings of Java's client that have no counterpart in this package."""
 
-# In Java, a comment that begins with a single slash includes the next character, even a line end.
+# For Java's StreamTokenizer a single slash begins a comment, and the next character is skipped
+# unseen: if that is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# In Java a digit, a dot or a minus begins a number, so no word begins with these.
+# For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with one.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",

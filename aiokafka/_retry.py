@@ -116,7 +116,7 @@ async def until(
                     raise OutOfTimeError(failure) from failure
                 raise
             failure = error
-        # Sleep at most until the deadline, so that the caller gets the error in time.
+        # Sleep at most until the deadline, so that the caller gets the error no later.
         await asyncio.sleep(max(0.0, min(pause(failure), deadline - loop.time())))
         if loop.time() >= deadline:
             raise OutOfTimeError(failure) from failure

@@ -136,8 +136,9 @@ class AIOKafkaClient:
       when it is asked for it.
     - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
       client does so only if it is set.
-    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica.
+    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
+      not use it.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
       without SASL.
     - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;

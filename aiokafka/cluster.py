@@ -403,7 +403,7 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
-        # A missing topic does not exist only if the response is about all topics.
+        # Only responses about all topics show that a topic which they lack no longer exists.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])

@@ -205,7 +205,8 @@ class KafkaUnreachableError(KafkaConnectionError):
         names = ", ".join(parties) or "no broker"
         super().__init__(f"no answer for {unreachable_ms / 1000:.1f} s from {names}{cause}")
         self.parties = parties
-        """The names of the parties that do not respond, such as "Broker 1"."""
+        """The names of what does not respond, such as "Broker 1", "The coordinator of group g" or
+        "The leader of orders-0"."""
         self.unreachable_ms = unreachable_ms
         """The duration of the outage in milliseconds."""
         self.last_error = last_error

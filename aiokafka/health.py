@@ -113,7 +113,9 @@ class ConsumerHealth(_Plain):
     """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """The parties (brokers, coordinator) that do not respond at the moment; () if all respond."""
+    """The names of the brokers that do not respond at the moment, of the group's coordinator if it
+    does not respond, and "The leader of ..." with partitions that have no leader; () if all
+    respond."""
 
     changes: tuple[StateChange, ...] = ()
     """The earlier states, the last one first, at most 20."""
@@ -162,7 +164,7 @@ class ProducerHealth(_Plain):
     """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """The parties (brokers, coordinator) that do not respond at the moment; () if all respond."""
+    """The names of the brokers that do not respond at the moment; () if all respond."""
 
     changes: tuple[StateChange, ...] = ()
     """The earlier states, the last one first, at most 20."""

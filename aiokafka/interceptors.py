@@ -123,14 +123,14 @@ class ConsumerInterceptor:
         """Return the records for the application; None for no change.
 
         `getmany` and `getone` call this method when there are records. Each interceptor gets the
-        records that the previous interceptor returned. Dropped records count as read. If the
-        reading call is cancelled while a coroutine runs, no record is consumed: the next call gets
+        records that the previous interceptor returned. Dropped records count as read. If `getmany`
+        or `getone` is cancelled while a coroutine runs, no record is consumed: the next call gets
         the records again.
 
-        While interceptors run, other reading calls wait, and an interceptor must not call `getone`
-        or `getmany`. `position` stays before the records until the application gets them. If a
-        rebalance begins, the call waits for its end, to drop the records of revoked partitions.
-        `getmany` waits until its timeout, and the next call gets the records again.
+        While interceptors run, calls of `getone` and `getmany` in other tasks wait, and an
+        interceptor must not call them. `position` stays before the records until the application
+        gets them. If a rebalance begins, the call waits for its end, to drop the records of revoked
+        partitions. `getmany` waits until its timeout, and the next call gets the records again.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:

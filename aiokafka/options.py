@@ -90,8 +90,9 @@ class ClientOptions(TypedDict, total=False):
     set. Default: True."""
 
     client_rack: str | None
-    """Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4); told to the group,
-    whose assignor may prefer partitions with such a replica. Default: None."""
+    """Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4); told to the group,
+    whose assignor may prefer partitions with such a replica. Other clients do not use it. Default:
+    None."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """Protocol of the listener: with or without TLS, with or without SASL. Default: "PLAINTEXT"."""

@@ -238,8 +238,9 @@ class ClientConfig(Options):
         Text(optional=True),
         "client_rack",
         None,
-        "Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4); told to the "
-        "group, whose assignor may prefer partitions with such a replica.",
+        "Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4); told to the "
+        "group, whose assignor may prefer partitions with such a replica. Other clients do not use "
+        "it.",
         when="If brokers have racks: the zone of the client saves traffic between zones.",
     )
     security: SecurityConfig = nested(SecurityConfig)

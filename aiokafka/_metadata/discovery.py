@@ -214,10 +214,13 @@ class Discovery:
         return None, await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Return the brokers to ask: connected brokers by load, then the others, and last brokers
-        that throttle this client or do not respond.
+        """Return the node ids of the brokers to ask, in this order: connected brokers, those with
+        the fewest in-flight requests first; brokers without a connection; brokers whose connection
+        cannot be used now (`ConnectionPool.is_held_up`).
 
-        Brokers in backoff are left out if the bootstrap servers can be asked.
+        Unconnected brokers in backoff are left out, unless
+        `metadata_recovery_rebootstrap_trigger_ms` is None: if no other broker responds, the
+        bootstrap servers are asked.
         """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]

@@ -66,9 +66,9 @@ class AbsenceLog:
     def __init__(self, log: SubjectLog) -> None:
         self._log = log
         self._logged: dict[str, int] = {}
-        # By topic: the broker of each response that reported the topic as unknown, None for a
-        # bootstrap server. Repeated responses of a broker count as well: the warning must not wait
-        # for brokers that do not respond.
+        # By topic: who sent each response that reported the topic as unknown (a broker id; None for
+        # a bootstrap server). Two responses of one broker count as two, so that the warning about
+        # the topic does not wait for brokers that do not respond.
         self._denials: dict[str, list[int | None]] = {}
         self._brokers = 1
 

@@ -1,4 +1,4 @@
-"""The admin client: start, close, aiokafka's methods, and sub-clients such as `topics`."""
+"""The admin client: start, close, methods of aiokafka 0.14, and sub-clients such as `topics`."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ class AIOKafkaAdminClient(Reporting):
     lost, the change is sent again, and may then fail because the first attempt has made the change.
     Cancelling a call does not undo requests that were sent.
 
-    The methods of this class are those of aiokafka, and `send`. All other calls are in sub-clients:
-    `acls`, `groups`, `records` and so on.
+    This class has the methods of aiokafka 0.14, and `send`, `send_to_all` and `metrics`. All other
+    calls are in sub-clients: `acls`, `groups`, `records` and so on.
 
     `api_version` has no effect. `loop` is deprecated: the event loop of the client, for a client
     that is created before a loop runs.
@@ -171,8 +171,9 @@ class AIOKafkaAdminClient(Reporting):
       when it is asked for it.
     - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
       client does so only if it is set.
-    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica.
+    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
+      not use it.
     - `bootstrap_controllers=None`: Controllers to ask in place of brokers (KIP-919, Kafka 3.7),
       also while no broker runs; give it instead of bootstrap_servers.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or

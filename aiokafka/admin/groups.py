@@ -73,8 +73,8 @@ class Groups(AdminApi):
 
         Brokers leave out groups that the user may not describe. Raises ValueError for an unknown
         state or type, and UnsupportedVersionError if a broker cannot filter by state or type. If
-        some brokers do not respond in time, raises AdminItemsError with their errors by broker id,
-        and the groups of the other brokers as results.
+        some brokers do not respond within the timeout, raises AdminItemsError with their errors by
+        broker id, and the groups of the other brokers as results.
         """
         wanted = GroupFilter(
             states=as_enums("states", states, GroupState),

@@ -37,8 +37,8 @@ def topic_names(topics: Any) -> frozenset[str]:
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
         if isinstance(name, (list, set, dict)):
-            # The call AIOKafkaConsumer(topics) lacks a star. Programs that handle this error match
-            # the first words of aiokafka's text.
+            # The caller wrote AIOKafkaConsumer(topics) instead of AIOKafkaConsumer(*topics). The
+            # error text begins as in aiokafka 0.14 ("unhashable type"), because programs match it.
             kind = type(name).__name__
             raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
@@ -77,7 +77,7 @@ def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
     try:
         return frozenset([as_partition(tp) for tp in partitions]) or None
     except TypeError as error:
-        # Programs for aiokafka expect an AssertionError.
+        # Programs written for aiokafka 0.14 expect an AssertionError.
         raise WrongPartition(*error.args) from None
 
 
@@ -107,7 +107,7 @@ def _as_key(tp: Any) -> TopicPartition:
     try:
         return as_partition(tp)
     except TypeError as error:
-        # Programs for aiokafka expect a ValueError.
+        # Programs written for aiokafka 0.14 expect a ValueError.
         raise WrongKey(*error.args) from None
 
 

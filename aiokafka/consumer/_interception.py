@@ -21,8 +21,8 @@ __all__ = ["intercept", "intercept_one", "resume"]
 async def intercept(
     context: ConsumerContext, records: Records, began_at: float, deadline: float | None
 ) -> Records:
-    """Return `records` as changed by the interceptors. The reading call began at `began_at` (loop
-    time).
+    """Return `records` as changed by the interceptors. `began_at`: loop time at which the call of
+    `getone()` or `getmany()` began.
 
     Other readers get no records while the interceptors run. If the call is cancelled, the position
     moves back to the first of the records, unless `seek()`, a rebalance or a reset has moved the

@@ -332,8 +332,8 @@ class PartitionState:
     - `is_fetchable`: the partition may be fetched, unless it backs off or has enough buffered
       records.
     - `needs_offset`: the OffsetResolver has to find or to validate the position.
-    - `call`: number of the latest reading call that returned records; `finished` is the position
-      before these records.
+    - `call`: number of the latest call of `getone()` or `getmany()` that returned records;
+      `finished` is the position before these records.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.
@@ -433,7 +433,7 @@ class PartitionState:
 
     def finished_before(self, call: int) -> int:
         """Return the offset before which the application has finished all records: the position
-        before the records that reading call `call` has returned."""
+        before the records that `call`, a call of `getone()` or `getmany()`, has returned."""
         return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def is_idle(self, now: float, seconds: float) -> bool:
@@ -568,7 +568,7 @@ class PartitionState:
 
     def hand_over(self, call: int) -> None:
         """Move the position behind the intercepted records, which the application gets now. `call`
-        is the number of the latest reading call."""
+        is the number of the latest call of `getone()` or `getmany()`."""
         # Keep the position of a revoked partition, whose records are not returned: the position may
         # still be committed.
         if self.shown != NOTHING_SHOWN and not self.is_retired():

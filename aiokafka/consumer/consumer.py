@@ -263,8 +263,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
       when it is asked for it.
     - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
       client does so only if it is set.
-    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica.
+    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
+      not use it.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
       without SASL.
     - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
@@ -685,7 +686,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
         of one partition is raised in its turn and does not stop the others.
         """
-        # Use the fast path only in the task that made the last reading call.
+        # Use the fast path only in the task that called `_begin_call()` last.
         if not partitions and self._is_reader():
             record = self._queue.next()
             if record is not None:
@@ -734,8 +735,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         wait for records for `timeout_ms` (0 or less: do not wait).
 
         Returns at most `max_records` over all partitions (default: `max_poll_records`); partitions
-        take turns from call to call. Returns `{}` if no records arrive in time, or when `stop()` is
-        called. A cancelled call consumes nothing.
+        take turns from call to call. Returns `{}` if no records arrive within `timeout_ms`, or when
+        `stop()` is called. A cancelled call consumes nothing.
 
         Raises ValueError for a wrong `max_records` or `timeout_ms`, other errors as `getone()`.
         Records before an error are returned first; the next call raises the error.
@@ -791,8 +792,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
 
     async def _begin_call(self) -> float | None:
-        """Start a reading call, which finishes the records of earlier calls. Return the loop time;
-        None if `stop()` was called while other tasks ran."""
+        """Start `getone()` or `getmany()`: the application has finished the records of earlier
+        calls. Return the loop time; None if `stop()` was called while other tasks ran."""
         self._check_can_read()
         task = asyncio.current_task()
         if task is not None and (self._reader is None or self._reader() is not task):
@@ -866,7 +867,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             position = state.position
             if position is not None:
                 return position
-            # The error of a failed look-up is raised once, by this call or the next reading call.
+            # The error of a failed look-up is raised once, by this call or the next `getone()` or
+            # `getmany()`.
             failure = self._queue.buffer.pop_failure(state)
             if failure is not None:
                 raise failure

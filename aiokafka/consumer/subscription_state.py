@@ -146,8 +146,9 @@ class SubscriptionState:
         self._assigned = Signal()
         self.revoked_after_reading: dict[TopicPartition, int] = {}
         """Partitions that were revoked after records of them were returned, with the number of the
-        last reading call that returned records. An application may process such records for any
-        time, so the latest 10,000 entries, or twice the largest assignment, are kept."""
+        last call of `getone()` or `getmany()` that returned records. An application may process
+        such records for any time, so the latest 10,000 entries, or twice the largest assignment,
+        are kept."""
         self._most_revoked = _MOST_REVOKED
 
     def fetch_context(self) -> AbstractContextManager[None]:

@@ -287,7 +287,8 @@ class WorkQueue:
 
     @property
     def ready(self) -> int:
-        """Number of ready records, also of closed partitions; 0 if the queue is closed."""
+        """Number of ready records, 0 after `close_all()`. Includes the records of partitions that
+        are being revoked, which are not started any more (`PartitionWork.is_closed`)."""
         return 0 if self.is_closed else len(self._ready)
 
     # -- adding -----------------------------------------------------------------------------------

@@ -492,8 +492,8 @@ _S = TransactionState
 #   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
 #   IN_TRANSACTION    begin_transaction()
 #   COMMITTING        commit_transaction()
-#   COMMITTED         the commit has succeeded, but the next transaction could not be prepared in
-#                     time
+#   COMMITTED         the commit has succeeded, but the next transaction also needs a new epoch, or
+#                     the fencing of requests without a response, and that has failed or timed out
 #   ABORTING          abort_transaction(), or stop()
 #   ABORTABLE         records or offsets have failed, or the coordinator has aborted the transaction
 #   FATAL             the producer was fenced or is not authorized: an error of _FATAL_ERRORS
@@ -589,8 +589,8 @@ class Transaction:
         self._on_closed()
 
     def begin_abort(self) -> None:
-        """Enter ABORTING, or stay ABORTING after a timeout or a cancellation; accept no more
-        records.
+        """Enter ABORTING, or stay in it if an earlier abort timed out or was cancelled. Accept no
+        more records.
 
         Raises TransactionStateError if a commit may have been sent.
         """

@@ -592,8 +592,9 @@ class TransactionRequests:
             if adapt is not None:
                 adapt(connection)
             version = connection.pick(type(request), max_version)
-            # A request of a task has only the connection's timeout. If it timed out here, it would
-            # stay in flight without a task that waits for the response.
+            # With `pending`, apply only the connection's timeout, not `deadline`: otherwise the
+            # task would end at the deadline while its request is in flight, and nothing would wait
+            # for the response.
             with self._watch(request):
                 if pending is not None:
                     with pending.in_flight():

@@ -154,8 +154,12 @@ class LeaderVotes:
             self._poll(topic)
 
     async def confirm(self, tp: TopicPartition, leader: int | None) -> bool:
-        """Return whether the client's metadata and all polled brokers that respond name `leader` as
-        the leader. If there are other brokers, at least one must respond."""
+        """Return whether `leader` is the leader according to the client's metadata, and to all
+        other polled brokers that responded.
+
+        If the cluster has other brokers than `leader`, at least one of them must have responded. A
+        response with an older leader epoch than the client's does not count.
+        """
         if not self._is_younger(tp.topic, _RESULT_MAX_AGE):
             await asyncio.wait([self._poll(tp.topic)])
         cluster = self._client.cluster

@@ -437,9 +437,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
         In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator commits
         now, or repeats its response. If the repeated commit fails, the transaction is aborted; that
-        is possible only if the commit was not sent, for example because a record was not delivered
-        in time. If the commit may have been sent, the producer rejects the abort, and the next call
-        repeats the commit. In earlier phases the transaction is aborted.
+        is possible only if the commit was not sent, for example because a record could not be
+        delivered. If the commit may have been sent, the producer rejects the abort, and the next
+        call repeats the commit. In earlier phases the transaction is aborted.
         """
         transaction = self._current
         if transaction is None or transaction.phase in OVER:

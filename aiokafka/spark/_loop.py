@@ -1,4 +1,5 @@
-"""The event loop of each Spark process, shared clients, connection retries, and short errors.
+"""The event loop of each Spark process, shared clients, connection retries, and errors without the
+stack frames of this package.
 
 All tasks of a process share one client for each cluster and configuration.
 
@@ -285,7 +286,7 @@ async def with_retries(make: Callable[[], Awaitable[T]], timeout: float) -> T:
         await asyncio.sleep(delay)
 
 
-# -- Short errors, because Spark prints every frame and every cause
+# -- Errors without stack frames and causes, because Spark prints every frame and every cause
 
 P = ParamSpec("P")
 

@@ -225,7 +225,8 @@ class _Task:
         return self._marker is None
 
     async def write(self, parts: Iterable[TopicRows]) -> None:
-        """Write rows for which `count` returned True."""
+        """Write rows. Call `count` first, and this only if `count` returns True: False means that
+        the rows were written before."""
         assert self._writer is not None
         await self._writer.add(parts)
 

@@ -377,7 +377,8 @@ class ClassicGroup:
         self.script.wake()
 
     def _sync_expired(self) -> None:
-        """Remove the members that joined but sent no SyncGroup request in time."""
+        """Remove the members that joined, but sent no SyncGroup request within the longest
+        rebalance timeout of the members."""
         for member in list(self.members.values()):
             if member.syncing is None:
                 self._drop(member, errors.UnknownMemberIdError.errno)

@@ -61,9 +61,11 @@ class ClassicState:
     session_timeout: float
     protocols: Protocols
     joining: asyncio.TimerHandle | None = None
-    """Removes the member if it does not rejoin in time after REBALANCE_IN_PROGRESS."""
+    """Removes the member if it does not rejoin within its rebalance timeout after
+    REBALANCE_IN_PROGRESS."""
     syncing: asyncio.TimerHandle | None = None
-    """Removes the member if it sends no SyncGroup request in time after it has joined."""
+    """Removes the member if it sends no SyncGroup request within its rebalance timeout after it has
+    joined."""
 
     @property
     def metadata(self) -> bytes:
@@ -382,7 +384,8 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.FencedInstanceId)
 
     def _expect_rejoin(self, member: ConsumerMember, classic: ClassicState) -> None:
-        """Start the timer that removes a member if it does not rejoin in time."""
+        """Start the timer that removes a member if it does not rejoin within its rebalance
+        timeout."""
         if classic.joining is None:
             classic.joining = self._remove_later(member)
 

@@ -146,8 +146,8 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> None:
-    """Declare the argument `simulation`, for which the plugin passes the Simulation of each
-    seed."""
+    """Let a simulated test take the argument `simulation`. The plugin runs the test once per seed,
+    and replaces the None of this fixture by the Simulation of that seed."""
     if request.node.get_closest_marker("simulated") is None:
         raise pytest.UsageError(
             f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"

@@ -166,8 +166,10 @@ class ClusterState:
     @property
     def controller(self) -> int:
         """The broker id of the controller in metadata; -1 without a controller."""
+        # Without a controller, metadata names none with ZooKeeper. With KRaft it still names a live
+        # broker as the controller, because brokers forward requests to the controller.
         if not self.has_controller and self.profile.release < FIRST_KRAFT:
-            return -1  # with KRaft, metadata names any live broker, which forwards requests
+            return -1
         live = self.live_nodes()
         return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 

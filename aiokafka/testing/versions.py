@@ -109,7 +109,8 @@ _REFUSED_PRODUCE_VERSIONS = 3
 
 @dataclass(frozen=True)
 class BrokerProfile:
-    """The release or other server that a fake broker imitates: versions, features, deviations."""
+    """What a fake broker imitates: a release of Kafka, or another server with Kafka's protocol,
+    such as Azure Event Hubs, with its API versions, features and differences from Kafka."""
 
     name: str
     """One of :data:`RELEASES`."""

@@ -80,7 +80,7 @@ class FetchBuffer:
     waits has consumed nothing.
     """
 
-    call: int  # number of the latest reading call
+    call: int  # number of the latest call of `getone()` or `getmany()`
     fast_path: bool
     interceptor: Interceptor | None  # called by `next()` with each record
     is_intercepting: bool  # interceptors run: other readers get no records
@@ -218,7 +218,8 @@ class FetchBuffer:
     # -- taking records ----------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """Count a reading call: the application has finished the records of earlier calls."""
+        """Count a call of `getone()` or `getmany()`, or of `stop()` by the task that reads: the
+        application has finished the records of earlier calls."""
         self.call += 1
 
     def pace(self, share: float) -> None:
@@ -240,7 +241,8 @@ class FetchBuffer:
         """Return the next record of the current record set; the fast path of `next_of(None)`.
 
         Returns None at the end of the set, after as many records as `pace()` allows, while the fast
-        path is closed, and with `unfinished` interceptors. Counts as a reading call.
+        path is closed (`set_fast_path`), and with `unfinished` interceptors. Counts the call of
+        `getone()` if it takes a record.
         """
         chunk = self._current
         if chunk is None or not self._left or not self.fast_path or self.is_intercepting:

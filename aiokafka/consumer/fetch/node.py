@@ -1,4 +1,5 @@
-"""Fetches from one broker: the plan, the fetch session, requests and responses."""
+"""Fetching from one broker: the partitions to request (`FetchPlan`), the fetch session (KIP-227),
+Fetch requests and their responses."""
 
 from __future__ import annotations
 
@@ -359,10 +360,10 @@ class NodeFetcher:
     most one fetch is in flight. The next fetch is sent when the pinned bytes are at most half of
     the broker's share of the buffer memory.
 
-    Partitions with enough unread records are omitted from a request. A long poll for the remaining
-    partitions would delay the next fetch of omitted partitions. So while partitions are omitted,
-    requests use `max_wait` 0, and the next request waits until records were read or
-    `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting readers.
+    A request leaves out the partitions that have enough unread record sets (`FetchPlan.full`). If
+    it were a long poll for the other partitions, it would delay the next fetch of those. So while
+    partitions are left out, requests use `max_wait` 0, and the next request waits until records
+    were read or `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting readers.
     """
 
     def __init__(
@@ -467,9 +468,10 @@ class NodeFetcher:
             return None
         if not plan.full:
             return longest
-        # A reader waits for partitions without buffered records, so fetch for this reader. Use a
-        # long poll only if all omitted partitions are idle: another reader may read an omitted
-        # partition, whose next fetch must not wait behind a long poll.
+        # A reader waits for partitions without buffered records: fetch for it now. The request
+        # leaves out the partitions that have enough unread record sets (`plan.full`). It may be a
+        # long poll only if nobody reads those partitions: otherwise a reader may drain one of them,
+        # and the next fetch of that partition would wait behind the long poll.
         if self._buffer.is_awaited:
             # A list, not a generator: `is_idle` must start the clock of each partition.
             are_idle = [state.is_idle(now, longest) for state in plan.full]

@@ -199,7 +199,7 @@ class RecordQueue:
         self.wake_readers()
 
     def fail_next_call(self, error: BaseException) -> None:
-        """Make the next reading call raise `error`, for any partitions."""
+        """Make the next `getone()` or `getmany()` raise `error`, for any partitions."""
         self.note_error(asyncio.get_running_loop().time(), error)
         self._errors.append(error)
         del self._errors[:-_MOST_ERRORS]

@@ -218,8 +218,10 @@ class ClassicMember(Member):
         response = await self.coordinator.send(request, limit, patience=rebalance_timeout)
         is_over = response.error_code == RebalanceInProgressError.errno
         if is_over and is_owner and self.generation >= 0:
-            # The group begins yet another generation, and assigns nothing in this generation. Until
-            # the next generation, commits of the previous partitions need this generation.
+            # The group rebalances again, so SyncGroup fails (REBALANCE_IN_PROGRESS), and this
+            # generation has no assignment. Until the next generation begins, this member keeps its
+            # previous partitions, and the coordinator accepts their commits only with the id of
+            # this generation.
             self.generation = joined.generation
         self.coordinator.check(response.error_code)
         # Set the generation only after SyncGroup: heartbeats and commits cannot use a generation
@@ -558,8 +560,8 @@ class ClassicProtocol(GroupProtocol):
             return
         else:
             known = self._client.force_metadata_update()
-        # All members wait for the leader, and their sessions must not expire. A topic that is not
-        # known in time is not assigned; `on_metadata()` rejoins when the topic appears.
+        # All members wait for the leader, and their sessions must not expire. A topic that is still
+        # unknown then is not assigned; `on_metadata()` rejoins when the topic appears.
         await asyncio.wait([known], timeout=self._config.session_timeout / 2)
 
     def _watch(self, topics: Iterable[str]) -> None:
@@ -640,8 +642,8 @@ class ClassicProtocol(GroupProtocol):
     async def _check_unread(self) -> None:
         """Rejoin if no member reads some partition of the group's topics.
 
-        1. A static member that restarts in time gets its previous assignment, without a rebalance
-           (KIP-345).
+        1. A static member that restarts before its session expires gets its previous assignment,
+           without a rebalance (KIP-345).
         2. A rebalance that its previous process had begun does not take place: other members do not
            get the partitions that this process had revoked for them (KIP-429). Partitions that were
            added while the group had no leader are in no assignment (KIP-814). If the member was

@@ -428,7 +428,7 @@ class GroupCommits:
     def pause(self) -> AbstractAsyncContextManager[object]:
         """Return a context manager that delays commits of the assigned partitions until its exit.
         Entering the context waits for earlier commits, and raises KafkaTimeoutError if they take
-        too long.
+        longer than `default_api_timeout_ms`.
         """
         deadline = _now() + self._config.default_api_timeout
         return self._reserve(self._subscriptions.assignment.tps, deadline)
@@ -551,7 +551,8 @@ class GroupCommits:
                 refusal = error
                 waiting.note(error)
             finally:
-                # Without a retry, `_reserve()` ends now and notifies the waiters of this change.
+                # If this was the last attempt, `_remove()` in `_commit()` notifies the waiters of
+                # `_changed`; before a retry, the `notify()` below does.
                 queued.in_flight = ()
             self._changed.notify()
             if delays is None:
@@ -600,7 +601,8 @@ class GroupCommits:
         def note(tp: TopicPartition) -> None:
             entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
             self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, _now())
-            # The partition was assigned again, and now its revoked records are committed.
+            # The records that were uncommitted when the partition was revoked are now committed:
+            # `refuse_revoked()` need not report them.
             revoked = self._revoked_records.get(tp)
             if revoked is not None and entry.offset >= revoked.position:
                 del self._revoked_records[tp]

@@ -201,8 +201,10 @@ class GroupMembership(CoordinatorNames):
     async def start(self, tasks: TaskOwner) -> None:
         """Start the background tasks. With a subscription, wait for the first assignment.
 
-        Raises KafkaTimeoutError if no coordinator is found within `request_timeout_ms` or there is
-        no assignment in time, ConsumerStoppedError after `stop()`, errors that are not retriable.
+        Raises KafkaTimeoutError if no coordinator is found within `request_timeout_ms`, or the
+        member has no assignment after the longest of `default_api_timeout_ms`,
+        `max_poll_interval_ms` and 5/4 of `rebalance_timeout_ms`; ConsumerStoppedError after
+        `stop()`; and errors that are not retriable.
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self.poll_timer.restart()

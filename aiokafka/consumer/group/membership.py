@@ -319,7 +319,7 @@ class PollTimer:
         self._polled_at = asyncio.get_running_loop().time()
 
     def check(self) -> None:
-        """Move the membership to IDLE if the application has not polled in time.
+        """Move the membership to IDLE if the application has not polled for `max_poll_interval_ms`.
 
         In IDLE, only `wait_for_poll()` checks for a call. A call while the member still awaits a
         listener would be missed if `check()` counted it before `wait_for_poll()` begins.

@@ -109,7 +109,8 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
     to the controller itself; a KRaft broker forwards it, and retries until the client's timeout.
 
     Raises:
-        RefusedError: this broker is not the controller, or no controller is available in time.
+        RefusedError: this broker is not the controller, or no controller is available within
+            `seconds`.
     """
     if context.profile.release < FIRST_KRAFT:
         if context.cluster_state.controller != context.node_id:

@@ -173,7 +173,7 @@ async def _await_replicas(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> ProduceResponse:
     """Wait until the high watermark passes the appended batches; return the response, with an
-    error for each partition that is not replicated in time.
+    error for each partition that is not replicated within the timeout of the request.
     """
     deadline = context.received_at + request.timeout_ms / 1000
     written = []
