@@ -178,6 +178,9 @@ class ProducerProgram:
     async def stop(self, timeout: float | None) -> None:
         """Stop the producer, again if that was cancelled, and see that it holds nothing."""
         limit = self.delivery_timeout if timeout is None else timeout
+        if timeout is None and "transactional_id" in self.options["client"]:
+            # To abort an open transaction, which a throttled connection delays.
+            limit += self._limit("transaction_timeout_ms", 60_000)
         for _ in range(20):
             try:
                 await self.caller.call(
