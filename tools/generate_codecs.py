@@ -15,8 +15,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-# Extensions of an earlier build may lack what the sources have.
-os.environ["AIOKAFKA_NO_EXTENSIONS"] = "1"
+if __name__ == "__main__":
+    # Extensions of an earlier build may lack what the sources have.
+    os.environ["AIOKAFKA_NO_EXTENSIONS"] = "1"
 
 from aiokafka.protocol import _codegen
 from aiokafka.protocol._codegen import Source, make_decoder, make_encoder

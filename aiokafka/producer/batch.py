@@ -321,14 +321,15 @@ class BatchOutcome:
     def _settle(self, state: int) -> None:
         self.state = state
         self._topic, self._number = self.partition
+        # Before the tasks that wait: `on_acknowledgement` is called before `send_and_wait` returns.
+        if self._records is not None:
+            self.loop.call_soon(self._report)
         if self._waiting is not None:
             waiting = self._waiting
             self._waiting = None
             for number in range(len(waiting)):
                 if waiting[number] is not None:
                     self._wake(number, waiting[number])
-        if self._records is not None:
-            self.loop.call_soon(self._report)
 
     def _report(self) -> None:
         """Call the observer with the outcomes of the observed records."""

@@ -281,6 +281,22 @@ async def test_outcomes_are_told_in_the_context_of_their_send(cluster: FakeClust
     assert seen == [(b"0", 0), (b"1", 0), (b"2", 1), (b"3", 1)]
 
 
+async def test_an_outcome_is_told_before_send_and_wait_returns(cluster: FakeCluster) -> None:
+    """A span of the record ends before the span of the request that has sent it."""
+    seen: list[str] = []
+
+    class Tells(ProducerInterceptor):
+        def on_acknowledgement(self, record: Any, metadata: Any, error: Any) -> None:
+            seen.append(f"acknowledged {record.value}")
+
+    async with new_producer(cluster, interceptors=[Tells()]) as producer:
+        await producer.send_and_wait(TOPIC, b"1")
+        seen.append("returned")
+        await (await producer.send(TOPIC, b"2"))
+        seen.append("returned")
+    assert seen == ["acknowledged b'1'", "returned", "acknowledged b'2'", "returned"]
+
+
 async def test_outcomes_of_records_in_a_batch_of_the_program_and_of_parts(
     cluster: FakeCluster,
 ) -> None:
