@@ -609,7 +609,7 @@ class SimulatedLoop(UnsupportedFeatures, VirtualTimeLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call :meth:`call_soon`. Raise NotSimulatedError in another thread, because the seed
+        """Call ``call_soon``. Raise NotSimulatedError in another thread, because the seed
         cannot determine when a thread calls.
         """
         if threading.get_ident() != self._thread:
