@@ -37,9 +37,13 @@ CODECS := aiokafka/protocol/_generated/__init__.py
 # The stamp is of one form: going from pure to compiled builds the extensions.
 FORM := $(if $(AIOKAFKA_NO_EXTENSIONS),pure,compiled)
 LIBRARY := $(VENV)/.library-$(FORM)
+# Compiling takes minutes. `make demo` runs the checkout in pure Python, with its dependencies only,
+# unless the library is installed or the extensions are required.
+TO_DEMO := $(if $(REQUIRE_EXTENSIONS)$(wildcard $(LIBRARY)),$(LIBRARY),$(VENV)/.dependencies)
 
 WHICH_MODE = import aiokafka.record.batch as b; \
-	print("aiokafka runs", "in pure Python." if b.__file__.endswith(".py") else "compiled.")
+	print("aiokafka runs", "in pure Python; \"make compile\" makes it several times faster." \
+	if b.__file__.endswith(".py") else "compiled.")
 
 # Spark's JVM in tests: most of what it compiles with care is used once.
 SPARK_SUBMIT_ARGS := --driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell
@@ -48,64 +52,89 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo check pictures test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures options lint format docs bench bench-spark broker dist clean
+.PHONY: help demo compile install-lines check pictures test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures options lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo       install the library, count the words of text files through Kafka"
-	@echo "                DEMO=orders: a page on which you kill members of a group and stop brokers"
-	@echo "make test       install everything, run every test (test-unit: those without a broker)"
-	@echo "                KAFKA=docker: on brokers from a docker image, without Java and Maven"
-	@echo "make check      everything that a change has to pass: lint, tests, docs, packages"
-	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
-	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
-	@echo "make spark-demo count words per minute with Spark (Java 17, PySpark of 450 MB)"
-	@echo "make test-spark the Spark source and sink in PySpark (likewise)"
-	@echo "make test-dependents  FastStream, Faust, taskiq and tracers, as released, on this library"
-	@echo "make simulate   programs, a cluster and faults, by the seed (SEEDS=1000, MINUTES=, SEED=, WORKLOAD=)"
-	@echo "make traces     run simulations twice, with other hashes; both must be alike (SEEDS=1000)"
-	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
-	@echo "make mutants    plant faults and see what notices them (FAULTS=suite, strangers, simulation)"
-	@echo "make figures    the shape of the code, and how many modules each operation passes through"
-	@echo "make options    write the options into docstrings and types, after a change of one"
-	@echo "make lint docs  rules of the code, ruff, mypy and spelling; the manual, warnings are errors"
-	@echo "make pictures   draw the pictures of the manual from docs/pictures/*.txt"
-	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
-	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
-	@echo "make broker     a real Kafka in the foreground (ARGS='--version 2.8.2 --nodes 1')"
-	@echo "make dist       sdist and wheel, each tried in a clean environment"
-	@echo "make clean      remove what the others made"
+	@echo "To try it (needs Python 3.10 or later only):"
+	@echo "  make demo               count the words of text files through Kafka; show records"
+	@echo "  DEMO=orders make demo   a page on which you kill members of a group and stop brokers"
+	@echo "  make compile            build the extensions: several times faster, takes minutes"
+	@echo "  make docs               the manual, in docs/_build/html/index.html"
+	@echo "  make broker             a real Kafka in the foreground (Java 17, Maven);"
+	@echo "                          ARGS='--version 2.8.2 --nodes 1'"
+	@echo "  make spark-demo         count words per minute with Spark (Java 17, PySpark of 450 MB)"
+	@echo
+	@echo "To check a change (test: 400 MB in .venv, half an hour; Java 17 and Maven for brokers):"
+	@echo "  make check              everything that a change has to pass: lint, tests, docs, packages"
+	@echo "  make lint               rules of the code, ruff, mypy and spelling"
+	@echo "  make test               every test; KAFKA=docker: brokers from a docker image, no Java"
+	@echo "  make test-unit          the tests that need no broker"
+	@echo "  make test-all           the same on Python $(VERSIONS), and in pure Python"
+	@echo "  make test-long          the long forms: a million records a codec, every broker version, kills"
+	@echo "  make test-spark         the Spark source and sink in PySpark"
+	@echo "  make test-dependents    FastStream, Faust, taskiq and tracers, as released, on this library"
+	@echo "  make dist               sdist and wheel, each tried in a clean environment"
+	@echo "  make install-lines      run every install command of the manual in a clean environment"
+	@echo
+	@echo "To develop:"
+	@echo "  make format             sort imports and format the code"
+	@echo "  make options            write the options into docstrings and types, after a change of one"
+	@echo "  make figures            the shape of the code, and the modules that each operation passes"
+	@echo "  make pictures           draw the pictures of the manual from docs/pictures/*.txt"
+	@echo "  make simulate           programs, a cluster and faults by the seed"
+	@echo "                          (SEEDS=1000, MINUTES=, SEED=, WORKLOAD=)"
+	@echo "  make traces             run simulations twice, with other hashes; both must be alike"
+	@echo "  make fuzz               read damaged record sets (MUTATIONS=10000000)"
+	@echo "  make mutants            plant faults, see what notices (FAULTS=suite, strangers, simulation)"
+	@echo "  make bench              compare with the other clients (ROWS=... ROUNDS=...)"
+	@echo "  make bench-spark        compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
+	@echo "  make clean              remove what the others made"
+	@echo
+	@echo "AIOKAFKA_NO_EXTENSIONS=1 runs any target in pure Python; PYTHON=python3.13 chooses another."
 
 # Runs a command and prints how long it took.
-timed = @echo '$(2)'; start=$$(date +%s); $(2) || exit 1; echo "$(1): $$(($$(date +%s) - start)) s"
+timed = @start=$$(date +%s); $(2) || exit 1; echo "$(1): $$(($$(date +%s) - start)) s"
 
 # -- environments
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "aiokafka needs Python 3.10 or later: make PYTHON=/path/to/python3 ..."; exit 1; }
-	$(call timed,environment,$(PYTHON) -m venv $(VENV) && $(PIP) install -q --upgrade pip)
+	@echo "Creating the environment $(VENV)"
+	$(call timed,environment,$(PYTHON) -m venv $(VENV))
+	@touch $@
+
+# Dependency groups need pip 25.1.
+$(VENV)/.pip: $(VENV)/.python
+	@$(PIP) install -q --upgrade pip
+	@touch $@
+
+$(VENV)/.dependencies: $(VENV)/.python pyproject.toml
+	@echo "Installing the dependencies of aiokafka into $(VENV)"
+	$(call timed,dependencies,$(BIN)/python tools/install.py --dependencies)
 	@touch $@
 
 $(LIBRARY): $(VENV)/.python $(SOURCES) $(CODECS)
-	$(call timed,library,PYTHONWARNINGS=ignore $(PIP) install -q -e .)
+	@echo "Installing aiokafka ($(FORM)) into $(VENV)"
+	@$(BIN)/python tools/install.py
 	@touch $@
 
 $(CODECS): $(MESSAGES) | $(VENV)/.python
 	@$(BIN)/python tools/generate_codecs.py
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.python pyproject.toml
+$(VENV)/.tests: $(VENV)/.pip pyproject.toml
 	$(PIP) install -q --group test
 	@# No wheels of gssapi on Linux, so only where it can be built; -O0 because that is for tests.
 	@if command -v krb5-config >/dev/null; then CFLAGS="-O0 -g0" $(PIP) install -q --group kerberos; fi
 	@touch $@
 
-$(VENV)/.docker: $(VENV)/.python pyproject.toml
+$(VENV)/.docker: $(VENV)/.pip pyproject.toml
 	$(PIP) install -q --group docker
 	@touch $@
 
-$(VENV)/.spark: $(VENV)/.python pyproject.toml
+$(VENV)/.spark: $(VENV)/.pip pyproject.toml
 	@echo "Installing PySpark, of 450 MB"
 	$(PIP) install -q --group spark
 	@touch $@
@@ -117,19 +146,19 @@ java:
 		exit 1; \
 	fi
 
-$(VENV)/.lint: $(VENV)/.python pyproject.toml
+$(VENV)/.lint: $(VENV)/.pip pyproject.toml
 	$(PIP) install -q --group lint
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.python pyproject.toml
+$(VENV)/.docs: $(VENV)/.pip pyproject.toml
 	$(PIP) install -q --group docs
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.python pyproject.toml
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	$(call timed,server,$(PIP) install -q --group demo)
 	@touch $@
 
-$(VENV)/.dist: $(VENV)/.python pyproject.toml
+$(VENV)/.dist: $(VENV)/.pip pyproject.toml
 	$(PIP) install -q --group dist
 	@touch $@
 
@@ -138,9 +167,12 @@ $(VENV)/.dist: $(VENV)/.python pyproject.toml
 # When it began, in seconds since 1970: the demo prints how long it was to the first record.
 BEGAN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell $(PYTHON) -c 'import time; print(time.time())'))
 
-demo: $(LIBRARY) $(if $(filter orders,$(DEMO)),$(VENV)/.demo)
+demo: $(TO_DEMO) $(CODECS) $(if $(filter orders,$(DEMO)),$(VENV)/.demo)
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	@BEGAN='$(BEGAN)' BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/$(or $(DEMO),demo.py) $(ARGS)
+	@PYTHONPATH='$(CURDIR)' BEGAN='$(BEGAN)' BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/$(or $(DEMO),demo.py) $(ARGS)
+
+compile: $(LIBRARY)
+	@$(BIN)/python -c '$(WHICH_MODE)'
 
 # Quiet but for Spark's bar of progress.
 spark-demo: java $(LIBRARY) $(VENV)/.spark
@@ -206,7 +238,7 @@ lint: $(VENV)/.lint
 	$(BIN)/python -m tests.house.rules
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell -L unsecure --skip "*.svg,*.so,*.c,*.json,docs/_build" docs examples aiokafka *.rst *.md
+	$(BIN)/codespell -L unsecure,aks,asend --skip "*.svg,*.so,*.c,*.json,docs/_build" docs examples aiokafka *.rst *.md
 	$(BIN)/mypy
 
 options: $(LIBRARY)
@@ -223,7 +255,7 @@ docs: $(LIBRARY) $(VENV)/.docs
 pictures: $(VENV)/.python
 	$(BIN)/python docs/pictures/draw.py
 
-bench: $(LIBRARY)
+bench: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
 
 bench-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
@@ -233,6 +265,11 @@ dist: $(VENV)/.dist
 	rm -rf build dist
 	$(BIN)/python -m build -o dist .
 	$(BIN)/python tests/try_dist.py dist
+	@echo "To install the wheel elsewhere, copy the folder dist and run:"
+	@$(BIN)/python -c 'from tools.install_lines import console; print(*console()[1:])'
+
+install-lines: $(VENV)/.python
+	$(BIN)/python -m tests.try_install $(ARGS)
 
 clean:
 	rm -rf .venv .venv-* build dist docs/_build benchmarks/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,7 +13,8 @@ from aiokafka._loading import is_main
 from aiokafka._version import __version__ as __version__
 
 if os.environ.get("AIOKAFKA_NO_EXTENSIONS") or not is_main():
-    # Install this before other modules are imported: Python would load their extensions.
+    # Before other modules are imported, install the hook that imports the `.py` files; otherwise
+    # Python would load the extension modules beside them.
     from aiokafka._loading import install
 
     install()
@@ -35,14 +36,24 @@ if TYPE_CHECKING:
     from aiokafka import session as session
     from aiokafka import structs as structs
     from aiokafka import util as util
+    from aiokafka._config.defaults import Defaults, defaults
     from aiokafka.abc import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.consumer import AIOKafkaConsumer
     from aiokafka.errors import ConsumerStoppedError, IllegalOperation
-    from aiokafka.health import ConsumerHealth, ConsumerState, ProducerHealth, ProducerState
+    from aiokafka.health import (
+        ConsumerHealth,
+        ConsumerState,
+        ProducerHealth,
+        ProducerState,
+        ShareConsumerHealth,
+    )
     from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
     from aiokafka.producer.producer import AIOKafkaProducer
     from aiokafka.session.session import TransactionalSession
+    from aiokafka.share.acquired import AcknowledgeType, ShareRecord
+    from aiokafka.share.buffer import RejectRecord
+    from aiokafka.share.consumer import AIOKafkaShareConsumer
     from aiokafka.structs import (
         ConsumerGroupMetadata,
         ConsumerRecord,
@@ -56,6 +67,8 @@ __all__ = [
     "AIOKafkaClient",
     "AIOKafkaConsumer",
     "AIOKafkaProducer",
+    "AIOKafkaShareConsumer",
+    "AcknowledgeType",
     "AsyncConsumerRebalanceListener",
     "ConsumerGroupMetadata",
     "ConsumerHealth",
@@ -64,21 +77,28 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerState",
     "ConsumerStoppedError",
+    "Defaults",
     "IllegalOperation",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "ProducerHealth",
     "ProducerMetricsCollector",
     "ProducerState",
+    "RejectRecord",
+    "ShareConsumerHealth",
+    "ShareRecord",
     "SubscriptionPattern",
     "TopicPartition",
     "TransactionalSession",
+    "defaults",
 ]
 
 _HOMES = {
     "AIOKafkaClient": "aiokafka.client",
     "AIOKafkaConsumer": "aiokafka.consumer.consumer",
     "AIOKafkaProducer": "aiokafka.producer.producer",
+    "AIOKafkaShareConsumer": "aiokafka.share.consumer",
+    "AcknowledgeType": "aiokafka.share.acquired",
     "AsyncConsumerRebalanceListener": "aiokafka.abc",
     "ConsumerGroupMetadata": "aiokafka.structs",
     "ConsumerHealth": "aiokafka.health",
@@ -87,15 +107,20 @@ _HOMES = {
     "ConsumerRecord": "aiokafka.structs",
     "ConsumerState": "aiokafka.health",
     "ConsumerStoppedError": "aiokafka.errors",
+    "Defaults": "aiokafka._config.defaults",
     "IllegalOperation": "aiokafka.errors",
     "OffsetAndMetadata": "aiokafka.structs",
     "OffsetAndTimestamp": "aiokafka.structs",
     "ProducerHealth": "aiokafka.health",
     "ProducerMetricsCollector": "aiokafka.metrics",
     "ProducerState": "aiokafka.health",
+    "RejectRecord": "aiokafka.share.buffer",
+    "ShareConsumerHealth": "aiokafka.health",
+    "ShareRecord": "aiokafka.share.acquired",
     "SubscriptionPattern": "aiokafka.structs",
     "TopicPartition": "aiokafka.structs",
     "TransactionalSession": "aiokafka.session.session",
+    "defaults": "aiokafka._config.defaults",
 }
 
 _SUBMODULES = frozenset(

@@ -12,7 +12,8 @@ __all__ = ["check_result", "refuse_awaitable", "refuse_generators"]
 
 def refuse_generators(argument: str, function: Any) -> None:
     """Raise TypeError if `function` is a generator function or an async generator function, or an
-    object whose `__call__` is: calling it would run nothing. `argument` names the option."""
+    object whose `__call__` is such a function: a call would run nothing. `argument`: the name of
+    the option, for the error."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
@@ -34,8 +35,9 @@ def check_result(result: object) -> None:
         )
 
 
-def refuse_awaitable(option: str, result: object) -> None:
-    """Raise TypeError if a serializer or deserializer, given as `option`, returned an awaitable.
+def refuse_awaitable(option: str, result: object, advice: str) -> None:
+    """Raise TypeError, with `advice`, if a serializer, given as `option`, returned an awaitable to
+    a caller that cannot await.
 
     Closes a coroutine: Python would warn that the coroutine was never awaited.
     """
@@ -43,7 +45,4 @@ def refuse_awaitable(option: str, result: object) -> None:
         return
     if isinstance(result, Coroutine):
         result.close()
-    raise TypeError(
-        f"{option} returned an awaitable ({type(result).__name__}), which is never awaited: "
-        "it must be a plain function that returns the result itself"
-    )
+    raise TypeError(f"{option} returned an awaitable ({type(result).__name__}), which {advice}")

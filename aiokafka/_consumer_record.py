@@ -85,6 +85,8 @@ class Record:
 
     __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
 
+    deserialization_error = None
+
     def __init__(
         self,
         topic: Any,
@@ -207,8 +209,8 @@ class RecordFields(dict[str, Any]):
 
 
 def _set_attribute(record: Record, name: str, value: Any) -> None:
-    # The garbage collector ignores new records. The attribute may make this record part of a
-    # reference cycle, so the garbage collector must track the record from now on.
+    # If compiled, new records are excluded from the search for reference cycles. The attribute may
+    # make this record part of a cycle, so include the record from now on.
     _cpython.set_tracked(record, name, value)
 
 
@@ -231,6 +233,8 @@ with contextlib.suppress(AttributeError):
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
+
+    from aiokafka.errors import RecordDeserializationError
 
     @dataclass
     class ConsumerRecord(Generic[KT, VT]):
@@ -269,6 +273,11 @@ if TYPE_CHECKING:
 
         headers: tuple[tuple[str, bytes | None], ...]
         """The headers in the order of the producer; a name may occur repeatedly."""
+
+        @property
+        def deserialization_error(self) -> RecordDeserializationError | None:
+            """With `on_deserialization_error="raw"`, the error of a record that could not be
+            deserialized: `key` and `value` are bytes then. Otherwise None."""
 
 else:
     ConsumerRecord = Record

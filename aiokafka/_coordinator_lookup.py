@@ -11,8 +11,8 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.net.connector import is_address
-from aiokafka.protocol.messages.find_coordinator import (
+from aiokafka.net.dialing import is_address
+from aiokafka.protocol.messages.metadata import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -47,7 +47,8 @@ def lookup_of(version: int, kind: int, keys: Sequence[str]) -> FindCoordinatorRe
 def coordinators_in(
     response: FindCoordinatorResponse, names: dict[str, str]
 ) -> dict[str, BrokerMetadata | KafkaError]:
-    """Return the coordinator of each key in `names`, or the error of that key.
+    """Return the coordinator of each key in `names`, or the error of that key: an error code, a
+    malformed address, or GroupCoordinatorNotAvailableError if the response lacks the key.
 
     The values of `names` are for error texts, such as "group 'a'".
     """
@@ -56,7 +57,8 @@ def coordinators_in(
         return {key: _coordinator_in(response, what)}
     found = {each.key: each for each in response.coordinators}
     if len(names) == len(response.coordinators) == 1:
-        # A gateway may omit the key, which the Java client does not check either.
+        # Do not compare the key, which some gateways omit. The Java client does not compare it
+        # either.
         found = dict.fromkeys(names, response.coordinators[0])
     lacks = "the response does not name its coordinator"
     return {

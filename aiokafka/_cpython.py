@@ -7,10 +7,13 @@ the same modules run as plain sources, they use the forms below, most of which d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 __all__ = [
     "call",
+    "copy_context",
+    "make_slotted",
     "make_untracked",
     "new_buffer",
     "own_dict",
@@ -34,20 +37,24 @@ def new_buffer(size: int) -> bytearray:
     return bytearray(size)
 
 
-# -- Exclude records from garbage collection while they cannot be part of a reference cycle. The
-# traversal of all records by the garbage collector would take a third of the time of reading.
+# -- Exclude records from the garbage collector's search for reference cycles while they cannot be
+# part of one. Searching all records would take a third of the time of reading. The forms below
+# exclude nothing.
 
 
 def untrack(instance: Any) -> None:
-    """Exclude `instance` from garbage collection. It must not refer to containers."""
+    """In the C form, exclude `instance`, which must not refer to containers, from the search for
+    reference cycles."""
 
 
 def track(instance: Any) -> None:
-    """Include `instance` in garbage collection again, before it can refer to containers."""
+    """In the C form, include `instance` in the search for reference cycles again. To be called
+    before `instance` can refer to containers."""
 
 
 def set_tracked(instance: Any, name: str, value: Any) -> None:
-    """Set an attribute of `instance`, and include `instance` in garbage collection again."""
+    """Set an attribute of `instance`. The C form also includes `instance` in the search for
+    reference cycles again."""
     object.__setattr__(instance, name, value)
 
 
@@ -58,16 +65,28 @@ def set_plainly(cls: Any) -> None:
 
 
 def spare_dict(instance: Any) -> None:
-    """Free the empty `__dict__` of a new instance of an extension type, to save memory. Python
-    creates a `__dict__` again when an attribute is set."""
+    """In the C form, free the empty `__dict__` of a new instance of an extension type, to save
+    memory. Python creates a `__dict__` again when an attribute is set."""
 
 
 make_untracked: Callable[..., Any] = tuple.__new__
-"""Return an instance of a subclass of tuple that the garbage collector ignores.
+"""Return an instance of a subclass of tuple. The C form excludes the instance from the search for
+reference cycles.
 
 For RecordMetadata, which cannot be part of a reference cycle. An application that keeps the futures
 of thousands of records would trigger full garbage collections otherwise.
 """
+
+
+def make_slotted(cls: type[T], slots: tuple[Any, ...], fields: tuple[Any, ...]) -> T:
+    """Return an instance of `cls` without calling its constructor.
+
+    `slots` are the descriptors that `__slots__` has created in `cls`, and `fields` their values.
+    """
+    instance = cls.__new__(cls)
+    for slot, field in zip(slots, fields, strict=True):
+        slot.__set__(instance, field)
+    return instance
 
 
 def own_dict(instance: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 # The C forms of aiokafka/_cpython.py.
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.contextvars cimport PyContext_CopyCurrent
 
 # -- Memory
 
@@ -61,6 +62,32 @@ cdef extern from *:
     }
     """
     object make_untracked "aiokafka_make_untracked"(object cls, tuple fields)
+
+
+cdef extern from *:
+    """
+    #include "structmember.h"
+
+    static CYTHON_UNUSED PyObject *aiokafka_make_slotted(
+        PyObject *cls, PyObject *slots, PyObject *fields
+    ) {
+        PyTypeObject *type = (PyTypeObject *) cls;
+        PyObject *made = type->tp_alloc(type, 0);
+        if (!made) return NULL;
+        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(slots); at++) {
+            PyMemberDescrObject *slot = (PyMemberDescrObject *) PyTuple_GET_ITEM(slots, at);
+            PyObject *field = PyTuple_GET_ITEM(fields, at);
+            Py_INCREF(field);
+            *(PyObject **) ((char *) made + slot->d_member->offset) = field;
+        }
+        return made;
+    }
+    """
+    object make_slotted "aiokafka_make_slotted"(object cls, tuple slots, tuple fields)
+
+
+cdef inline object copy_context():
+    return PyContext_CopyCurrent()
 
 
 cdef inline object own_dict(object instance):

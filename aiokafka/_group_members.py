@@ -1,4 +1,4 @@
-"""The consumers of each event loop, by group.
+"""Ids of group members; and the consumers of each event loop, by group.
 
 A transactional producer that gets only a group id for its offsets looks up the consumer here, and
 commits with the member id and generation of that consumer (KIP-447).
@@ -6,14 +6,17 @@ commits with the member id and generation of that consumer (KIP-447).
 
 from __future__ import annotations
 
+import base64
 from asyncio import AbstractEventLoop
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
+from aiokafka import _clock
+
 if TYPE_CHECKING:
     from aiokafka.consumer.group.group import GroupView
 
-__all__ = ["add_reader", "readers"]
+__all__ = ["add_reader", "new_member_id", "readers"]
 
 _readers: WeakKeyDictionary[AbstractEventLoop, dict[str, WeakSet[GroupView]]] = WeakKeyDictionary()
 
@@ -27,8 +30,8 @@ def add_reader(loop: AbstractEventLoop, reader: GroupView) -> None:
 
 
 def readers(loop: AbstractEventLoop, cluster_id: str | None, group_id: str) -> list[GroupView]:
-    """Return the consumers of a loop and group, in the cluster `cluster_id` or in an unknown
-    cluster."""
+    """Return the consumers of a loop and group whose cluster is `cluster_id`, or is unknown. With
+    `cluster_id` None, return those of all clusters."""
     found = _readers.get(loop, {}).get(group_id, ())
     return [reader for reader in found if _is_same(reader.cluster_id, cluster_id)]
 
@@ -37,3 +40,8 @@ def _is_same(one: str | None, other: str | None) -> bool:
     """Return whether two cluster ids are equal or one is unknown: brokers before Kafka 0.10.1
     report no cluster id (None)."""
     return one is None or other is None or one == other
+
+
+def new_member_id() -> str:
+    """Return a random member id (KIP-1082), in the form of Kafka's UUIDs."""
+    return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -76,14 +77,16 @@ class ConsumerState(StrEnum):
     """There is neither a subscription nor a manual assignment."""
 
     REBALANCING = "rebalancing"
-    """The consumer joins or rejoins its group, and owns no partitions until the rebalance ends."""
+    """The consumer joins or rejoins its group, or has got no response to a heartbeat for longer
+    than the session timeout. With eager assignors it owns no partitions until the rebalance
+    ends."""
 
     RUNNING = "running"
     """The consumer fetches. With a group, it is a member with an assignment."""
 
     POLL_OVERDUE = "poll_overdue"
     """The consumer left its group because the application requested no records for
-    `max_poll_interval_ms`. It rejoins with the next request."""
+    `max_poll_interval_ms`. It rejoins with the next call of `getone` or `getmany`."""
 
     UNREACHABLE = "unreachable"
     """The group's coordinator does not respond, or no partition can be read: for five seconds,
@@ -126,12 +129,8 @@ class ProducerState(StrEnum):
 Failure = tuple[float, BaseException | None]
 """An error with its time (loop time); None for no error."""
 
-Due = tuple[float, str, float]
-"""A request in flight: its send time (loop time), its name, and the seconds within which a healthy
-broker responds."""
-
-# Errors that start or continue an outage, although most are responses: the broker responds, but not
-# as the coordinator.
+# Error responses that start or continue an outage: the broker responds, but it is not the
+# coordinator, or cannot serve requests of the group yet, or got no response from another broker.
 _OUTAGE_ERRORS = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -151,16 +150,36 @@ _SETTLED_AFTER = 5.0
 # Number of earlier states that a StateLog keeps.
 _REMEMBERED = 20
 
-# Seconds within which a healthy broker responds, unless it blocks the request as a Fetch.
+# Seconds within which a healthy broker responds. A later response counts as missing, that is, as an
+# outage; for a request that the broker may delay, such as Fetch, the permitted delay is added.
 PROMPT = 1.0
+
+
+class Due:
+    """A request in flight, or the oldest of several.
+
+    Args:
+        asked_at: The send time (loop time); infinity while no request is in flight.
+        request: The name of the request in messages.
+        patience: Seconds for which the broker may delay the response.
+    """
+
+    def __init__(self, asked_at: float, request: str, patience: float) -> None:
+        self.asked_at = asked_at
+        self.request = request
+        self.limit = patience + PROMPT
+
+    def restart(self, asked_at: float) -> None:
+        """Await the response from `asked_at` on (loop time); infinity: no request is in flight."""
+        self.asked_at = asked_at
 
 
 class NodeHealth:
     """Tracks the outages of one broker, or of the coordinator of one group.
 
-    Senders report each request with `asked` and its result with `succeed` or `fail`. An outage
-    starts at the time when the missing response was due, and ends with the next response. The start
-    and the end of an outage are each logged once.
+    Senders report each request in flight with `asked` or `expect`, and its result with `succeed`,
+    `fail` or `note`. An outage starts at the time when the missing response was due, and ends with
+    the next response. The start and the end of an outage are each logged one time.
     """
 
     __slots__ = (
@@ -191,7 +210,7 @@ class NodeHealth:
         """
         Args:
             address: Returns the current address of the broker or coordinator, "" if unknown.
-            resumes_at: Returns the loop time until which it throttles this client.
+            resumes_at: Returns the loop time until which the broker throttles this client.
         """
         self.name = name
         self._address = address
@@ -221,24 +240,41 @@ class NodeHealth:
 
         Args:
             request: The name of the request in messages, such as "Fetch".
-            patience: Seconds for which the broker may block the request, as for a Fetch.
+            patience: Seconds for which the broker may delay the response, as for a Fetch.
         """
-        due = (self._loop.time(), request, patience + PROMPT)
+        due = Due(self._loop.time(), request, patience)
         self._due.append(due)
         return due
 
+    def follow(self, due: Due) -> None:
+        """Register a queue of requests. The queue calls `restart` of this object with the time from
+        which the response to its oldest request is awaited, which costs a sender of many requests
+        less than calls of `expect` and `forgive`."""
+        self._due.append(due)
+
     def forgive(self, due: Due) -> None:
-        """Remove the request `due` that is not in flight any more, whatever its result."""
-        self._due.remove(due)
+        """Remove a request, the result of `expect`, that is not in flight any more; do nothing if
+        `succeed` has removed it."""
+        if due in self._due:
+            self._due.remove(due)
 
     @property
     def is_asked(self) -> bool:
         """Whether a request is in flight."""
-        return bool(self._due)
+        # NodeFetcher reads this before each fetch: a loop costs less than `any` with a generator.
+        for due in self._due:  # noqa: SIM110
+            if due.asked_at < math.inf:
+                return True
+        return False
 
-    def succeed(self) -> None:
-        """Record a response of the broker or coordinator; it ends an outage."""
-        self.answered_at = now = self._loop.time()
+    def succeed(self, now: float | None = None, due: Due | None = None) -> None:
+        """Record a response of the broker or coordinator, read at `now` (loop time, by default the
+        present time); it ends an outage. `due`: the request, if `expect` has registered it."""
+        if due is not None:
+            self._due.remove(due)
+        if now is None:
+            now = self._loop.time()
+        self.answered_at = now
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
             self.failing_since = None
@@ -246,7 +282,9 @@ class NodeHealth:
 
     def fail(self, error: KafkaError) -> None:
         """Record a failed request, which starts or continues an outage: there was no response, or
-        the response says that the broker or coordinator cannot serve requests."""
+        the response says that the broker or coordinator cannot serve requests. Start no outage
+        while a new cluster creates its internal topics (`_is_settling`). After `close()` do
+        nothing."""
         if self._is_closed:
             return
         now = self._loop.time()
@@ -257,14 +295,16 @@ class NodeHealth:
             return
         if self.failing_since is None:
             self._log.warning("%s does not answer: %s", self.place, error)
-            # A request fails long after its response was due: the outage began at the due time.
+            # The outage began when the response was due, long before the request failed.
             self.failing_since = min([now, *(due for due, _ in self._dues())])
             self._changed()
         else:
             self._log.debug("%s does not answer: %s", self.place, error)
 
     def _is_settling(self, now: float, error: KafkaError) -> bool:
-        """Return whether a new cluster that still creates its internal topics explains `error`."""
+        """Return whether `error` is normal, because a new cluster creates its internal topics: it
+        is in `_SETTLING`, no request has succeeded yet, and the first has failed less than
+        `_SETTLED_AFTER` seconds ago."""
         if self.answered_at is not None or self.failing_since is not None:
             return False
         if self._first_failed_at is None:
@@ -275,8 +315,8 @@ class NodeHealth:
         return is_settling
 
     def note(self, error: KafkaError) -> None:
-        """Record an error of a request: as a response (`succeed`) if it is an error code of a party
-        that serves requests, else as a failure (`fail`)."""
+        """Record an error of a request: as a response (`succeed`) if it is an error code that is
+        not in `_OUTAGE_ERRORS`, else as a failure (`fail`)."""
         is_answer = isinstance(error, (BrokerResponseError, CommitFailedError))
         if is_answer and not isinstance(error, _OUTAGE_ERRORS):
             self.succeed()
@@ -292,13 +332,13 @@ class NodeHealth:
             self.on_change()
 
     def forget(self) -> None:
-        """End the outage without a response: no request was in flight for a while, so it is unknown
-        whether the broker or coordinator responds again."""
+        """End the outage without a response, because no request is in flight or needed: it is
+        unknown whether the broker or coordinator responds again."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
-        """Return the start of the outage, else the time when the oldest overdue response was due
-        (loop times); None if no response is overdue."""
+        """Return the start of the outage (loop time), or without an outage the time when the oldest
+        overdue response was due; None if no response is overdue."""
         if self.failing_since is not None:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
@@ -309,11 +349,16 @@ class NodeHealth:
 
     def _dues(self) -> list[tuple[float, str]]:
         """Return (due time of the response as loop time, name) of each request in flight."""
-        # A broker that throttles this client reads no requests: count the time from the end.
+        # A broker that throttles this client reads no requests: count the time from the end of the
+        # throttling.
         if self._due and self._resumes_at is not None:
             self._resumed_at = max(self._resumed_at, self._resumes_at())
         since = self._resumed_at
-        return [(max(asked_at, since) + limit, request) for asked_at, request, limit in self._due]
+        return [
+            (max(due.asked_at, since) + due.limit, due.request)
+            for due in self._due
+            if due.asked_at < math.inf
+        ]
 
     @property
     def place(self) -> str:
@@ -355,8 +400,8 @@ def broker_health(
 
 
 class _RequestInFlight:
-    """The context manager of `NodeHealth.asked`, created for each request. A class costs a fraction
-    of `contextlib.contextmanager`."""
+    """The context manager of `NodeHealth.asked`. A class, because one is created for each request,
+    and `contextlib.contextmanager` would take several times as long."""
 
     __slots__ = ("_due", "_health", "_patience", "_request")
 
@@ -377,8 +422,8 @@ class Outage:
 
     Args:
         since: The start of the outage (loop time).
-        parties: The names of what does not respond: "Broker 1", "The coordinator of group g", or
-            for other causes "Every broker", "Partitions orders-0" and the like.
+        parties: What does not respond or cannot be fetched: names such as "Broker 1", "The
+            coordinator of group g", "Every broker" and "Partitions orders-0".
         error: The last error of this outage; None while requests are overdue but none has failed.
         text: The names, with addresses if known, and the error or the overdue request.
     """
@@ -398,11 +443,11 @@ class Outage:
 
 
 def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
-    """Return the joint outage of a client that `outages` block completely, each for a part of its
-    brokers or partitions.
+    """Return one outage for a client that is blocked completely, because each of `outages` blocks
+    some of its brokers or partitions.
 
-    The joint outage began when the last of `outages` began, or at `since`. Its `text` joins the
-    texts of `outages`, and its `error` is that of the newest outage with an error.
+    It began at `since` (loop time), by default when the last of `outages` began. Its `text` joins
+    the texts of `outages`, and its `error` is that of the newest outage with an error.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -415,7 +460,7 @@ def joint_outage(outages: Collection[Outage], since: float | None = None) -> Out
 
 
 class StateReason:
-    """A state of a client, the reason, and the start (loop time) if known."""
+    """A state of a client; the reason, "" if there is none; and the start (loop time) if known."""
 
     __slots__ = ("reason", "since", "state")
 
@@ -444,9 +489,10 @@ class StateLog:
         """(start as loop time, StateReason) of the earlier states, the oldest first."""
 
     def note(self, state: StateReason, log: logging.Logger, *, is_last: bool = False) -> bool:
-        """Set the current state; log and return whether it differs from the previous state.
+        """Set the current state. If it differs from the previous state, log the change and return
+        True; else return False.
 
-        `is_last`: the client stops, so log the end of an alarming state at INFO.
+        `is_last`: whether the client stops, so that the end of an alarming state is logged at INFO.
         """
         before, self.current = self.current, state
         if state.state == before.state:
@@ -485,11 +531,11 @@ LASTING = 5.0
 
 # Seconds between two checks for waits longer than `LASTING`.
 _INTERVAL = 1.0
-# An application often repeats a call that timed out. If it does so within `_GAP` seconds, both
-# calls count as one wait. If the wait was shorter than `LASTING` seconds until then, the
-# application must repeat the call within `LASTING` seconds.
+# An application often repeats a call that timed out. Both calls count as one wait if the second
+# begins soon after the timeout: within `_GAP` seconds if the wait has lasted `LASTING` seconds,
+# else within `LASTING` seconds.
 _GAP = 30.0
-# Limit of the calls that timed out and may be repeated.
+# At most this many calls that timed out are kept, because they may be repeated.
 _MOST_LATE = 100
 # Limit of names in one log line.
 _MOST_NAMES = 5
@@ -504,7 +550,8 @@ class Stall:
     """A wait of a client, as seen by one check.
 
     Args:
-        kind: What the client waits for; before the name of `partition`, a text as "records of".
+        kind: What the client waits for. With a `partition`, whose name is appended, a text such as
+            "records of".
         since: The start of the wait (loop time).
         error: The last error of the wait; None if there was no error.
         error_at: The time of `error` (loop time).
@@ -545,7 +592,7 @@ class Stall:
 
 
 class Wait:
-    """A context manager that registers a call in `Waits` while the call waits."""
+    """A call that waits: a context manager that registers the call in `Waits` until its exit."""
 
     __slots__ = (
         "_is_logged",
@@ -608,11 +655,11 @@ class Wait:
 
 
 class Waits:
-    """The waits of a client: calls, which register with `on`, and partitions without progress,
-    which `follow`'s `source` returns.
+    """The waits of a client: calls, registered with `on`, and partitions without progress, which
+    the function `source` returns (`follow`).
 
-    A wait longer than `LASTING` is logged at WARNING once, and at INFO when it ends. No code here
-    runs for each record or request.
+    A wait longer than `LASTING` is logged at WARNING one time, and at INFO when it ends. No code
+    here runs for each record or request.
 
     Owns: the waiting calls; the calls that timed out recently, because a call that the application
     repeats in a loop is one wait and logs one WARNING; and the logged waits.
@@ -637,8 +684,8 @@ class Waits:
         Args:
             log: The logger of the producer or consumer.
             source: Returns the partitions and requests without progress.
-            judge: Called by each check. Returns whether the logged state of the client, such as
-                UNREACHABLE, explains all waits: they are then not logged.
+            judge: Called by each check. Returns whether a logged state of the client, such as
+                UNREACHABLE, explains all waits, so that they need not be logged.
         """
         self.is_followed = True
         self._log = SubjectLog(log, self._log.subject)
@@ -665,11 +712,12 @@ class Waits:
         return Wait(self, key, partitions, reason, why, is_logged)
 
     def time(self) -> float:
-        """Return the loop time. No loop needs to run in the caller's thread."""
+        """Return the loop time of the client's loop; may be called in any thread."""
         return self._loop.time()
 
     def begin(self, wait: Wait) -> None:
-        """Register a call. If a call with the same key timed out recently, continue its wait."""
+        """Register a call. If a call with the same key recently timed out, was cancelled, or failed
+        after a long wait, continue the wait of that call."""
         wait.since = now = self._loop.time()
         if self._late:
             since, ended_at = self._late.get(wait.key, (now, now))
@@ -678,18 +726,18 @@ class Waits:
         self._calls[wait] = None
 
     def end(self, wait: Wait, error: BaseException | None) -> None:
-        """Remove a call. Store its key if the call timed out, was cancelled, or failed after
-        `LASTING` seconds, because the application may repeat such a call."""
+        """Remove a call. If it timed out, was cancelled, or failed after `LASTING` seconds, store
+        its key, because the application may repeat such a call; else forget the key."""
         del self._calls[wait]
-        now = self._loop.time()
-        has_lasted = error is not None and now - wait.since >= LASTING
-        if has_lasted or isinstance(error, _LATE):
+        if self._late:
             self._late.pop(wait.key, None)
+        if error is None:
+            return
+        now = self._loop.time()
+        if isinstance(error, _LATE) or now - wait.since >= LASTING:
             self._late[wait.key] = (wait.since, now)
             if len(self._late) > _MOST_LATE:
                 del self._late[next(iter(self._late))]
-        elif self._late:
-            self._late.pop(wait.key, None)
 
     def lasting(self) -> list[Stall]:
         """Return the waits longer than `LASTING`, the oldest first."""
@@ -730,7 +778,8 @@ class Waits:
         return self._loop.time() - self._checked_at > 2 * _INTERVAL
 
     def log_waits(self) -> None:
-        """Log the waits that have exceeded `LASTING` or ended since the last call."""
+        """Log the waits that have exceeded `LASTING` since the last call, unless a logged state of
+        the client (`judge`) or other code explains them. Also log the end of logged waits."""
         is_explained = self._judge()
         if is_explained and not self._logged:
             return  # during an outage, do not collect the waits of all partitions in vain
@@ -764,7 +813,8 @@ class Waits:
 
 
 def named(partitions: Collection[TopicPartition]) -> str:
-    """Return the names of the first `_MOST_NAMES` partitions, and the number of the others."""
+    """Return a text with the names of the first `_MOST_NAMES` partitions and the number of the
+    others."""
     first = ", ".join(f"{tp[0]}-{tp[1]}" for tp in sorted(partitions)[:_MOST_NAMES])
     more = len(partitions) - _MOST_NAMES
     return f"{first} and {more} more" if more > 0 else first

@@ -1,19 +1,21 @@
-"""Calls the interceptors of a client, and awaits the coroutines that notifications return."""
+"""Calls the interceptors of a client, and awaits the coroutines that notifications return.
+
+The module is compiled if possible (_interception.pxd), because `transform` runs for every record.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokafka import _cpython
 from aiokafka._compat import timeout_at
-from aiokafka._guard import Guard
-from aiokafka._log import SubjectLog
+from aiokafka._log import Guard, SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.interceptors import (
@@ -21,7 +23,6 @@ from aiokafka.interceptors import (
     ProducerInterceptor,
     ProducerRecord,
     Records,
-    new_record,
 )
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class Interception:
         for interceptor in self._interceptors:
             self._guard.call(interceptor.configure, options)
         self.is_idle = _idle_check(self._interceptors)
-        """Returns whether calls of the interceptors would have no effect now, as of a tracer
-        without a recorder; None if they always have one."""
+        """A function that returns whether calls of the interceptors would have no effect now, such
+        as calls of a tracer that does not record; None if an interceptor does not support this."""
 
     def methods(self, name: str) -> tuple[Callable[..., Any], ...]:
         """Return the methods `name` of all interceptors, as they are now."""
@@ -94,12 +95,12 @@ class Interception:
 
     def transform(
         self, item: T, methods: Methods, is_valid: Callable[[Any], bool], first: int = 0
-    ) -> T | CoroutineType[Any, Any, T]:
+    ) -> T | Coroutine[Any, Any, T]:
         """Pass `item` through the methods from number `first` on, and return the result; if a
-        method returns an awaitable, return a coroutine of the result."""
-        number = first
-        for method in methods[first:] if first else methods:
-            number += 1
+        method returns an awaitable, return a coroutine of the result. A method that raises, or
+        returns None, does not change the item; a result that is not valid is logged."""
+        for number in range(first, len(methods)):
+            method = methods[number]
             try:
                 result = method(item)
             except (Exception, asyncio.CancelledError) as error:
@@ -111,7 +112,7 @@ class Interception:
             if is_valid(result):
                 item = result
             elif inspect.isawaitable(result):
-                later: Any = self._transform_later(item, methods, is_valid, number, result)
+                later: Any = self._transform_later(item, methods, is_valid, number + 1, result)
                 return later  # type: ignore[no-any-return]
             else:
                 self._refuse(method, result)
@@ -125,7 +126,8 @@ class Interception:
         number: int,
         awaitable: Awaitable[Any],
     ) -> T:
-        """Await the result of the last of `number` methods, and continue `transform`."""
+        """Await `awaitable`, which method number `number` (from 1) has returned, and continue
+        `transform` with the next method."""
         try:
             result = await _result_of(awaitable)
         except Exception as error:
@@ -139,7 +141,7 @@ class Interception:
             elif result is not None:
                 self._refuse(methods[number - 1], result)
         passed = self.transform(item, methods, is_valid, number)
-        return await passed if isinstance(passed, CoroutineType) else passed
+        return passed if is_valid(passed) else await passed  # type: ignore[return-value, misc]
 
     def cancelled(self, item: Any, count: int) -> None:
         """Called if the coroutine of `transform` is cancelled, with the last result and the number
@@ -160,7 +162,8 @@ class Interception:
                 self._enqueue(method, result)
 
     def _enqueue(self, method: Callable[..., Any], result: Any) -> None:
-        """Add the result of a notification to the queue of `run()`, if it is an awaitable."""
+        """Add the result of a notification to the queue of `run()` if it is an awaitable. If too
+        many wait and `drops` is set, drop the oldest and log an error."""
         if not inspect.isawaitable(result):
             return
         self._waiting.append(result)
@@ -173,14 +176,16 @@ class Interception:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many coroutines wait that the producer awaits `wait_for_capacity` first."""
+        """Whether at least `_MOST_WAITING` coroutines wait: the producer then calls
+        `wait_for_capacity()` before it sends another record."""
         return len(self._waiting) >= _MOST_WAITING
 
     async def wait_for_capacity(self, deadline: float) -> None:
-        """Wait until fewer than `_MOST_WAITING` coroutines are queued. Raises KafkaTimeoutError at
-        `deadline` (loop time).
+        """Wait until fewer than `_MOST_WAITING` coroutines are queued, or until `close()`. Raises
+        KafkaTimeoutError at `deadline` (loop time).
 
-        Returns at once if a notification coroutine calls: the queue advances only after its end.
+        Returns at once if the caller is a notification coroutine: the queue advances only after the
+        end of this coroutine.
         """
         if self._is_inside:
             return
@@ -234,8 +239,8 @@ class Interception:
             raise error
 
     async def finish(self, deadline: float | None) -> None:
-        """Wait until the queued coroutines have run, for `_STOP_TIMEOUT` seconds or until
-        `deadline` (loop time).
+        """Wait until the queued coroutines have run, for at most `_STOP_TIMEOUT` seconds, and no
+        longer than until `deadline` (loop time; None = no limit).
 
         If a notification coroutine stops the client, do not wait for that coroutine: its task
         continues on its own.
@@ -279,12 +284,16 @@ def _idle_check(interceptors: Sequence[Any]) -> Callable[[], bool] | None:
 
 
 def _overriding(methods: Methods, base: Callable[..., Any]) -> Methods:
-    """Return the methods that are not the method `base` of the base class, which does nothing."""
+    """Return the methods without those that are `base`, the method of the base class, which does
+    nothing."""
     return tuple(method for method in methods if getattr(method, "__func__", None) is not base)
 
 
 class ProducerInterception(Interception):
     """The interceptors of a producer."""
+
+    record_type = ProducerRecord
+    """The class of the records; a result of `on_send` of another class is a coroutine."""
 
     def __init__(
         self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
@@ -293,8 +302,10 @@ class ProducerInterception(Interception):
         self._on_send = self.methods("on_send")
         self._on_acknowledgement = self.methods("on_acknowledgement")
         base = ProducerInterceptor.on_acknowledgement
-        self.observes = bool(_overriding(self._on_acknowledgement, base))
-        """Whether outcomes have to be observed, to call `acknowledge`."""
+        observes = _overriding(self._on_acknowledgement, base)
+        self.observer = self.acknowledge if observes else None
+        """`acknowledge`, which the producer has to call with the outcome of each record; None if
+        no interceptor overrides `on_acknowledgement`."""
 
     def on_send(
         self,
@@ -304,10 +315,15 @@ class ProducerInterception(Interception):
         partition: int | None,
         timestamp_ms: float | None,
         headers: tuple[tuple[str, bytes | None], ...],
-    ) -> ProducerRecord | CoroutineType[Any, Any, ProducerRecord]:
+    ) -> ProducerRecord | Coroutine[Any, Any, ProducerRecord]:
         """Return the record that the interceptors return for the arguments of `send`; a coroutine
         of the record if an interceptor returns an awaitable."""
-        given = new_record(topic, value, key, partition, timestamp_ms, headers)
+        fields = (topic, value, key, partition, timestamp_ms, headers)
+        given = _cpython.make_slotted(ProducerRecord, _SLOTS, fields)
+        if not headers and type(value) is bytes and (key is None or type(key) is bytes):
+            # The record is frozen, and cannot be part of a reference cycle. The producer keeps it
+            # until the outcome is known, with many thousands of others.
+            _cpython.untrack(given)
         return self.transform(given, self._on_send, _is_record)
 
     def acknowledge(
@@ -331,6 +347,11 @@ class ProducerInterception(Interception):
         self.notify(self._on_acknowledgement[:count], item, None, error)
 
 
+_SLOTS = tuple(getattr(ProducerRecord, name) for name in ProducerRecord.__slots__)
+"""The descriptors of the fields. The constructor of a frozen dataclass takes four times as long as
+setting the fields by them."""
+
+
 def _is_record(value: Any) -> bool:
     return isinstance(value, ProducerRecord)
 
@@ -342,15 +363,18 @@ class ConsumerInterception(Interception):
         self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]
     ) -> None:
         super().__init__(interceptors, log, options, drops=True)
-        # Most interceptors have no `on_poll` of their own, and it is called for each record.
+        # Do not call `on_poll` of the base class for each record: few interceptors override it.
         self._on_poll = _overriding(self.methods("on_poll"), ConsumerInterceptor.on_poll)
         self._on_consume = self.methods("on_consume")
+        self.is_plain = False
+        """Whether `on_consume` has been called, and never returned an awaitable."""
+        self._has_awaitables = False
         self.committed = partial(self.notify, self.methods("on_commit"))
         """Called with the offsets of a commit."""
 
     def begin(
         self, records: Records, waited: float = 0.0
-    ) -> Records | CoroutineType[Any, Any, Records]:
+    ) -> Records | Coroutine[Any, Any, Records]:
         """Call `on_poll` with `waited`, the seconds that `getone()` or `getmany()` has waited.
 
         Return `records` as changed by the interceptors, or a coroutine of the changed records if an
@@ -358,7 +382,11 @@ class ConsumerInterception(Interception):
         """
         if self._on_poll:
             self.notify(self._on_poll, waited)
-        return self.transform(records, self._on_consume, _are_records)
+        passed = self.transform(records, self._on_consume, _are_records)
+        if not isinstance(passed, dict):
+            self._has_awaitables = True
+        self.is_plain = not self._has_awaitables
+        return passed
 
 
 def _are_records(value: Any) -> bool:

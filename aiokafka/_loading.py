@@ -29,7 +29,7 @@ def is_main() -> bool:
     return True
 
 
-# -- Load submodules on first attribute access. In aiokafka, `import aiokafka` loads them.
+# -- Load submodules on first attribute access. In aiokafka 0.14, `import aiokafka` loads them.
 
 
 def on_demand(package: str, *names: str) -> Callable[[str], Any]:

@@ -1,4 +1,4 @@
-"""Settings of Java's clients and of librdkafka that the command line and Spark accept.
+"""Properties files, and the settings of Java's clients and of librdkafka for connections.
 
 `parse_jaas` reads `sasl.jaas.config` as Java does. The form is `module flag key=value ...;`. Tokens
 are those of Java's StreamTokenizer: words of letters, digits and `._-$`; strings in single or
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "HANDLERS",
     "IDLE",
+    "JAAS",
     "KERBEROS",
     "LOGIN_PREFIXES",
     "MILLISECONDS",
@@ -24,8 +25,13 @@ __all__ = [
     "Login",
     "LoginModule",
     "checks_names",
+    "decode",
+    "is_of_security",
+    "login_options",
+    "parse",
     "parse_jaas",
     "read_login",
+    "tls_arguments",
     "tls_versions",
     "token_path",
 ]
@@ -177,7 +183,8 @@ class _Token(NamedTuple):
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Return the login module in `text`, which must have exactly one. Raises ValueError."""
+    """Return the login module in `text`. Raises ValueError unless `text` has exactly one, in the
+    form `module flag key=value ...;`."""
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
@@ -374,3 +381,125 @@ _READERS: dict[str, tuple[Callable[[LoginModule], dict[str, Any]], tuple[str, ..
     "Krb5LoginModule": (_kerberos, ("GSSAPI",)),
     "IAMLoginModule": (_msk, ("AWS_MSK_IAM",)),
 }
+
+
+# -- properties files
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPE_IN_FILE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+
+def decode(content: bytes) -> str:
+    """Decode a properties file as UTF-8; if it is not UTF-8, as ISO-8859-1, Java's encoding.
+
+    Raises ValueError for UTF-16 and for text with NUL characters.
+    """
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content:
+        raise ValueError("is not UTF-8 or ISO-8859-1")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the settings of a properties file by name, with Java's rules for comments, continued
+    lines and escapes.
+
+    Raises ValueError for a malformed escape.
+    """
+    found = {}
+    for line in _logical_lines(text):
+        pair = _PAIR.fullmatch(line)
+        if pair is not None:
+            name = _without_escapes(pair[1], "a name")
+            found[name] = _without_escapes(pair[2], name)
+    return found
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    pending = ""
+    for raw in re.split(r"\r\n|\r|\n", text):
+        line = raw.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        lines.append(pending + line)
+        pending = ""
+    return [*lines, pending] if pending else lines
+
+
+def _without_escapes(text: str, name: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        code = match[1]
+        if len(code) == 5:
+            return chr(int(code[1:], 16))
+        if code == "u":
+            raise ValueError(f"{name}: \\u needs four hexadecimal digits behind it")
+        return _ESCAPES.get(code, code)
+
+    found = _ESCAPE_IN_FILE.sub(plain, text)
+    try:
+        # Characters above \uffff are escaped as two surrogates.
+        return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError(f"{name}: contains a half of a surrogate pair") from None
+
+
+# -- options of clients for settings of security
+
+
+JAAS = "sasl.jaas.config"
+
+_NAMES_CHECK = "ssl.endpoint.identification.algorithm"
+_STORES = {
+    "ssl.truststore.location": ("ssl.truststore.type", "cafile"),
+    "ssl.keystore.location": ("ssl.keystore.type", "certfile"),
+}
+_SETTINGS_OF_TLS = frozenset(
+    {*TLS, *_STORES, *(kind for kind, _ in _STORES.values()), _NAMES_CHECK}
+)
+
+
+def is_of_security(name: str) -> bool:
+    """Return whether `login_options` or `tls_arguments` reads this setting."""
+    return name == JAAS or name in _SETTINGS_OF_TLS
+
+
+def login_options(text: str, mechanism: str) -> dict[str, Any]:
+    """Return options of clients for `sasl.jaas.config`: those for PLAIN, SCRAM and GSSAPI. Raises
+    ValueError for other mechanisms, and what `read_login` raises."""
+    login = read_login(text, mechanism)
+    names = {
+        "username": "sasl_plain_username",
+        "password": "sasl_plain_password",
+        "tokenauth": "sasl_scram_tokenauth",
+        "keytab": "sasl_kerberos_keytab",
+        "principal": "sasl_kerberos_principal",
+        "service_name": "sasl_kerberos_service_name",
+    }
+    for name in login.options:
+        if name not in names:
+            raise ValueError(f"{JAAS}: tokens need sasl_oauth_token_provider, which is an object")
+    options = {names[name]: value for name, value in login.options.items()}
+    if login.mechanism:
+        options["sasl_mechanism"] = login.mechanism
+    return options
+
+
+def tls_arguments(pairs: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """Return the arguments of `create_ssl_context()`, and whether to check host names. Raises
+    ValueError for stores of another type than PEM."""
+    found = {TLS[name]: text for name, text in pairs.items() if name in TLS}
+    for name, (kind, argument) in _STORES.items():
+        if name in pairs:
+            if pairs.get(kind, "JKS").upper() != "PEM":
+                raise ValueError(f"{name}: only stores of type PEM can be read; set {kind}=PEM")
+            found[argument] = pairs[name]
+    return found, checks_names(pairs.get(_NAMES_CHECK, "https"))

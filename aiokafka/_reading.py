@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokafka.errors import (
@@ -22,13 +22,11 @@ from aiokafka.protocol.messages.fetch import (
     FetchPartition,
     FetchResponse,
     FetchTopic,
-    PartitionData,
-)
-from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+    PartitionData,
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.record.header import Scan, is_cut_short, scan_record_set
@@ -68,7 +66,8 @@ __all__ = [
 
 _NO_EPOCH = -1
 _FIRST_RELIABLE_METADATA = 9  # Metadata version of Kafka 2.4
-_MOST_FENCED = 2  # consecutive FENCED_LEADER_EPOCH errors before requests omit the epoch
+# After more than this many consecutive FENCED_LEADER_EPOCH errors, requests omit the epoch.
+_MOST_FENCED = 2
 
 
 class FencedEpochs:
@@ -81,12 +80,13 @@ class FencedEpochs:
 
     def __init__(self, versions: Callable[[int], BrokerVersions | None]) -> None:
         self._versions = versions
-        self._fenced: dict[TopicPartition, tuple[int, int]] = {}  # epoch and number of errors
+        self.fenced: dict[TopicPartition, tuple[int, int]] = {}
+        """By partition: the rejected epoch, and the number of errors in a row. Usually empty."""
 
     def epoch_to_send(self, tp: TopicPartition, epoch: int) -> int:
-        """Return the leader epoch for a request: `epoch`, or -1 if the leader has rejected this
-        epoch several times."""
-        fenced, errors = self._fenced.get(tp, (_NO_EPOCH, 0))
+        """Return the leader epoch for a request: `epoch`, or -1 if it was rejected more than
+        `_MOST_FENCED` times in a row."""
+        fenced, errors = self.fenced.get(tp, (_NO_EPOCH, 0))
         return _NO_EPOCH if epoch == fenced and errors > _MOST_FENCED else epoch
 
     def on_error(
@@ -99,8 +99,8 @@ class FencedEpochs:
             return
         newest = versions.api_versions.get(MetadataRequest.API_KEY, (0, 0))[1]
         if newest < _FIRST_RELIABLE_METADATA:
-            fenced, errors = self._fenced.get(tp, (epoch, 0))
-            self._fenced[tp] = (epoch, errors + 1 if fenced == epoch else 1)
+            fenced, errors = self.fenced.get(tp, (epoch, 0))
+            self.fenced[tp] = (epoch, errors + 1 if fenced == epoch else 1)
 
 
 # -- ListOffsets
@@ -221,17 +221,18 @@ def max_record_bytes(nbytes: int, partitions: int) -> int:
 
 def partitions_in(
     response: FetchResponse, names: Mapping[bytes, str]
-) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Yield each partition of a response with its data.
+) -> list[tuple[TopicPartition, PartitionData]]:
+    """Return the partitions of a response with their data.
 
     Responses up to version 12 have topic names, later versions have topic ids: `names` has the
     names of the requested topics by id. Topics with other ids are skipped.
     """
-    for topic in response.responses:
-        name = topic.topic or names.get(topic.topic_id)
-        if name is not None:
-            for data in topic.partitions:
-                yield TopicPartition(name, data.partition_index), data
+    return [
+        (TopicPartition(name, data.partition_index), data)
+        for topic in response.responses
+        if (name := topic.topic or names.get(topic.topic_id)) is not None
+        for data in topic.partitions
+    ]
 
 
 def named_leader(data: PartitionData) -> tuple[int, int] | None:
@@ -267,7 +268,8 @@ MAX_OFFSET = 2**63 - 1
 # Errors without `invalid_metadata` after which the metadata may still be outdated.
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
-# Errors of a broker that is not the leader. More of them in a row make the metadata doubtful.
+# Errors of a broker that is not the leader. After more than `_MOST_WRONG_LEADERS` failures in a
+# row, the broker that sent the metadata probably lags behind: the next refresh goes to another one.
 _NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
 _MOST_WRONG_LEADERS = 2
 
@@ -276,18 +278,15 @@ class Fetched:
     """A record set and the scan of its batch headers. If `scan.end` is -1 the first header is
     invalid, and reading the set raises the error."""
 
-    __slots__ = ("aborted", "data", "scan")
+    __slots__ = ("aborted", "data", "response_bytes", "scan")
 
     def __init__(self, data: Any, scan: Scan, aborted: list[tuple[int, int]]) -> None:
         self.data = data
         self.scan = scan
         self.aborted = aborted
         """(producer id, first offset) of each aborted transaction in the record set."""
-
-    @property
-    def response_bytes(self) -> int:
+        self.response_bytes = len(getattr(data, "obj", data))
         """Size of the whole response, which the records keep in memory."""
-        return len(getattr(self.data, "obj", self.data))
 
 
 class NoRecords:
@@ -303,7 +302,7 @@ class BatchTooLarge:
 
 
 class Failed:
-    """An error for the application. `failure` makes a new exception for each call that raises."""
+    """An error for the application. `failure` creates a new exception for each call that raises."""
 
     __slots__ = ("failure", "is_retriable")
 
@@ -313,8 +312,8 @@ class Failed:
 
 
 class RetryLater:
-    """A temporary error: retry the fetch. `is_stale_metadata` means to refresh the metadata
-    first."""
+    """A temporary error: retry the fetch. `is_stale_metadata`: whether the metadata may be
+    outdated, so that it has to be refreshed."""
 
     __slots__ = ("error", "is_stale_metadata")
 
@@ -324,12 +323,9 @@ class RetryLater:
 
 
 class OutOfRange:
-    """The broker returned OFFSET_OUT_OF_RANGE. `failure` makes the exception."""
+    """The broker returned OFFSET_OUT_OF_RANGE."""
 
-    __slots__ = ("failure",)
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
+    __slots__ = ()
 
 
 PartitionResult = Fetched | NoRecords | BatchTooLarge | Failed | RetryLater | OutOfRange
@@ -338,7 +334,8 @@ PartitionResult = Fetched | NoRecords | BatchTooLarge | Failed | RetryLater | Ou
 def read_partition(
     tp: TopicPartition, offset: int, data: PartitionData, until: int = MAX_OFFSET
 ) -> PartitionResult:
-    """Return the result of a fetch of one partition from `offset` on.
+    """Return the result of a fetch of one partition from `offset` on: records, no records, or the
+    kind of the error.
 
     The scan of the batch headers ends after the batch that reaches offset `until`.
     """
@@ -362,9 +359,9 @@ def is_transient(error: KafkaError | type[KafkaError]) -> bool:
 
 
 def doubts_metadata(error: KafkaError | type[KafkaError], failures: int) -> bool:
-    """Return whether the metadata is probably outdated, because the broker that should be the
-    leader has returned an error such as NOT_LEADER_OR_FOLLOWER several times. The broker that sent
-    the metadata may be cut off from the cluster."""
+    """Return whether the metadata is probably outdated: the last of more than two failures in a row
+    is NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH. The broker that sent the metadata may have
+    lost its connections to the other brokers, so the next refresh should go to another broker."""
     return getattr(error, "errno", 0) in _NOT_THE_LEADER and failures > _MOST_WRONG_LEADERS
 
 
@@ -372,7 +369,7 @@ def _read_error(
     tp: TopicPartition, offset: int, error: type[BrokerResponseError]
 ) -> PartitionResult:
     if error is OffsetOutOfRangeError:
-        return OutOfRange(lambda: OffsetOutOfRangeError({tp: offset}))
+        return OutOfRange()
     # CORRUPT_MESSAGE is retriable, but data damaged on a broker's disk stays damaged.
     if error is CorruptRecordException or not is_transient(error):
         what = f"fetch at offset {offset} failed"

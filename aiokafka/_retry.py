@@ -110,7 +110,7 @@ async def until(
         except KafkaError as error:
             if not passes(error):
                 # A KafkaTimeoutError without a cause means that `attempt` had no time to send a
-                # request: raise the error of the attempt before.
+                # request: report the error of the previous attempt instead.
                 sent_nothing = isinstance(error, KafkaTimeoutError) and error.__cause__ is None
                 if sent_nothing and failure is not None:
                     raise OutOfTimeError(failure) from failure
@@ -156,9 +156,8 @@ _LONGEST = 10.0
 
 
 class RetryNodes:
-    """Chooses a broker for each attempt of a retry loop, avoiding brokers that failed.
-
-    Once all brokers have failed, only the broker that failed last is avoided.
+    """Chooses a broker for each attempt of a retry loop, and avoids brokers that failed. After all
+    brokers have failed, it avoids only the one that failed last.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -168,11 +167,14 @@ class RetryNodes:
     async def ask(self, attempt: Callable[[int], Awaitable[T]], deadline: float) -> T:
         """Return the result of `attempt` for the node id of a broker.
 
-        While other brokers have not failed, an attempt gets a third of the time until `deadline`
-        (loop time), between 0.2 s and 10 s. The last of several brokers gets all remaining time;
-        the only broker of a cluster gets half of the time in its first attempt, then all. Raises
-        what `attempt` raises, RequestTimedOutError at the end of the attempt's share,
-        asyncio.TimeoutError at the deadline, and KafkaConnectionError when no broker is known.
+        The time of an attempt until `deadline` (loop time):
+
+        - If another broker has not failed yet: a third of the time, between 0.2 s and 10 s.
+        - For the last of several brokers: all of the time.
+        - For the only broker of a cluster: half of the time for the first attempt, then all.
+
+        Raises the errors of `attempt`, RequestTimedOutError at the end of the time of the attempt,
+        asyncio.TimeoutError at the deadline, KafkaConnectionError if no broker is known.
         """
         node_id = self._client.get_random_node(self._failed)
         if node_id is None:

@@ -24,8 +24,10 @@ __all__ = [
     "OF_CONSUMERS",
     "OF_PRODUCERS",
     "SharedStart",
+    "Signal",
     "TaskOwner",
     "both",
+    "finish",
     "is_task_cancelled",
     "made_for",
     "origin",
@@ -40,7 +42,8 @@ log = logging.getLogger("aiokafka")
 T = TypeVar("T")
 U = TypeVar("U")
 
-# When a task is cancelled because the event loop ends, the loop closes within this many seconds.
+# If a task is cancelled, but not by its owner, the owner fails after this many seconds. If
+# `asyncio.run()` has cancelled the task, the event loop is closed before.
 _GRACE = 0.1
 
 
@@ -108,7 +111,7 @@ class TaskOwner:
         self._report(f"{self.name}:{name}", error)
 
     def check(self) -> None:
-        """Raise a copy of the failure, if a task has failed."""
+        """Raise a copy of `failure` if a task has failed."""
         if self.failure is not None:
             raise renewed(self.failure) from self.failure
 
@@ -123,8 +126,8 @@ class TaskOwner:
         await self.wait(deadline)
 
     async def wait(self, deadline: float | None = None) -> None:
-        """Wait until all tasks have ended, as `stop()` does, after `cancel()`. The tasks are not
-        cancelled again: a second cancellation would interrupt their cleanup."""
+        """Wait until all tasks have ended, as `stop()` does, but do not cancel them: after
+        `cancel()`, a second cancellation would interrupt their cleanup."""
         pending = self._others()
         if not pending:
             return
@@ -153,7 +156,7 @@ class TaskOwner:
             task.cancel()
 
     def release(self, task: asyncio.Task[Any]) -> None:
-        """Remove a task from the owner, which then no longer cancels it."""
+        """Remove a task from the owner, so that the owner does not cancel the task."""
         self._tasks.pop(task, None)
 
     def _others(self) -> list[asyncio.Task[Any]]:
@@ -205,7 +208,8 @@ def is_task_cancelled() -> bool:
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run calls concurrently; return their results. The first error cancels the others."""
+    """Run coroutines concurrently, and return their results in the same order. If one fails, cancel
+    the others and raise the error."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return list(await asyncio.gather(*tasks))
@@ -217,13 +221,14 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Run two calls concurrently; return their results. The first error cancels the other."""
+    """Run two coroutines concurrently and return both results. If one fails, cancel the other one
+    and raise the error."""
     found: list[Any] = await together((first, second))
     return found[0], found[1]
 
 
 async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of `call`; cancel `call` and return None when `over` ends first."""
+    """Return the result of `call`. If `over` ends first, cancel `call` and return None."""
     calling, ending = asyncio.ensure_future(call), asyncio.ensure_future(over)
     try:
         await asyncio.wait((calling, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -235,10 +240,11 @@ async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]
 async def with_second(
     first: Coroutine[Any, Any, T], after: float, second: Callable[[], Coroutine[Any, Any, T]]
 ) -> T:
-    """Return the result of `first`; after `after` seconds run `second()` as well, and return the
-    result that comes first.
+    """Return the result of `first`. If it has not ended after `after` seconds, run `second()`, too,
+    and return the first result of the two.
 
-    Raises the error of the last call if both fail.
+    Raises the error of `first` if it fails before `second` starts. If both fail, raises the error
+    of the one that fails last.
     """
     calls = [asyncio.ensure_future(first)]
     try:
@@ -267,6 +273,47 @@ async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
             call.exception()
 
 
+class Signal:
+    """Wakes all tasks that wait when `notify()` is called. Does not remember notifications.
+
+    A task checks the state and calls `wait()` without an await in between, so no other task can
+    change the state and call `notify()` before the task waits.
+    """
+
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        # A dict keeps the order of arrival, so that simulated runs are reproducible.
+        self.waiters: dict[asyncio.Future[bool], None] = {}
+
+    def notify(self) -> None:
+        """Wake all waiters."""
+        # A waiter is removed when its task runs, so the dict does not change during this loop.
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(True)
+
+    async def wait(self, deadline: float | None = None) -> bool:
+        """Wait for `notify()`, and return True. Return False at `deadline` (loop time; None = no
+        limit)."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        timer = None if deadline is None else loop.call_at(deadline, finish, waiter, False)
+        self.waiters[waiter] = None
+        try:
+            return await waiter
+        finally:
+            del self.waiters[waiter]
+            if timer is not None:
+                timer.cancel()
+
+
+def finish(waiter: asyncio.Future[bool], notified: bool) -> None:
+    """Set the result of a waiter, unless it is done or cancelled."""
+    if not waiter.done():
+        waiter.set_result(notified)
+
+
 # -- Concurrent calls of one `start()`
 
 
@@ -278,7 +325,7 @@ class SharedStart:
 
     1. The work succeeds. The waiting calls return.
     2. The work fails. The waiting calls raise copies of the error. A later call tries again.
-    3. The working call is cancelled. The next waiting call continues the work.
+    3. The call that does the work is cancelled. The next waiting call continues the work.
     4. The last remaining call is cancelled. The partial work is undone.
 
     Owns the lock, the number of calls, and the error that they share.
@@ -309,7 +356,8 @@ class SharedStart:
         except asyncio.CancelledError:
             if self._is_half_done and self._calls == 1:
                 self._is_half_done = False
-                # Hold the lock: a new call must not work while the partial work is undone.
+                # Hold the lock, so that a new call starts the work only after the partial work is
+                # undone.
                 async with self._lock:
                     await undo()
             raise
@@ -338,7 +386,7 @@ class SharedStart:
 # -- The event loop of a client object
 
 
-# aiokafka's warnings begin with these texts, and applications filter warnings by them.
+# The warnings of aiokafka 0.14 begin with these texts, and applications filter warnings by them.
 OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
 OF_PRODUCERS = (
     "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release. "

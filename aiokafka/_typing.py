@@ -7,10 +7,13 @@ evaluate annotations at run time, in the module of the function.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Protocol
 
-__all__ = ["Self", "Unpack", "later"]
+__all__ = ["MYPY", "Self", "Unpack", "later"]
+
+# Mypy takes this name for True, other type checkers do not: for what only Mypy needs.
+MYPY = False
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -63,9 +66,14 @@ if TYPE_CHECKING:
     Given = TypeVar("Given", bound=Any, contravariant=True)
 
     class Serializer(Protocol[Given]):
-        """A function that converts a key or a value to bytes."""
+        """A function that converts a key or a value to bytes; it may be `async`. Its second
+        parameter, the context, needs a default value for type checkers."""
 
-        def __call__(self, data: Given, /) -> bytes | None: ...
+        def __call__(self, data: Given, /) -> bytes | Awaitable[bytes | None] | None: ...
+
+    Result = TypeVar("Result", bound=Any)
+    # A function that converts bytes to a key or a value; it may be `async`.
+    Deserializer = Callable[[bytes], Awaitable[Result] | Result]
 
     # The default arguments of constructors: Pyright infers key and value types from them. Mypy uses
     # the defaults of the type variables.
@@ -85,5 +93,7 @@ else:
     Value = TypeVar("Value")
     KeyGiven = TypeVar("KeyGiven")
     ValueGiven = TypeVar("ValueGiven")
-    Serializer = Callable[[TypeVar("Given")], bytes | None]
+    Serializer = Callable[[TypeVar("Given")], bytes | Awaitable[bytes | None] | None]
+    Result = TypeVar("Result")
+    Deserializer = Callable[[bytes], Awaitable[Result] | Result]
     as_it_is = as_bytes = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 __all__ = [
+    "AbstractSaslMechanism",
     "AbstractTokenProvider",
     "AsyncConsumerRebalanceListener",
     "ConsumerRebalanceListener",
@@ -98,4 +99,37 @@ class AbstractTokenProvider(abc.ABC):
         """Called when a broker has rejected a token. Does nothing by default.
 
         A provider that caches tokens should drop `token`. This must not block.
+        """
+
+
+class AbstractSaslMechanism(abc.ABC):
+    """A SASL mechanism of the application, for the option `sasl_mechanism`.
+
+    One object serves all connections of its clients. Each authentication, also a reauthentication,
+    iterates over `exchange`, so keep the state of one authentication in the local variables there.
+    """
+
+    name: str
+    """Name of the mechanism in sasl.enabled.mechanisms of the brokers, such as "PLAIN"."""
+
+    @abc.abstractmethod
+    def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
+        """Yield the client's tokens one after the other; each `yield` returns the broker's response
+        to the token. Return after the last response.
+
+        Implement it as an `async def` with `yield`. Before the first `yield` it may await the
+        network, for example to fetch credentials. An exception there counts as an outage, and the
+        client tries again after a backoff; an exception after the first `yield` fails the
+        authentication. Raise AuthenticationFailedError if the broker does not prove its identity.
+        The time for the tokens is limited, as for each connection, by
+        `socket_connection_setup_timeout_ms`.
+
+        Args:
+            host: Host name of the broker.
+        """
+
+    def refused(self) -> None:  # noqa: B027
+        """Called when a broker has rejected the client. Does nothing by default.
+
+        A mechanism that caches credentials should drop them. This must not block.
         """

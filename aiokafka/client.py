@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.options import refuse_unknown, show_options, with_options
+from aiokafka._config.options import (
+    apply_defaults,
+    naming_defaults,
+    refuse_unknown,
+    show_options,
+    with_options,
+)
 from aiokafka._health import Wait, Waits
 from aiokafka._loading import is_compiled
 from aiokafka._metadata.loop import (
@@ -27,7 +33,7 @@ from aiokafka._metadata.loop import (
 )
 from aiokafka._retry import Backoff, OutOfTimeError, RetryNodes, until
 from aiokafka._tasks import SharedStart, TaskOwner, made_for, refuse_other_loop
-from aiokafka._telemetry.reporter import TelemetryReporter
+from aiokafka._telemetry import TelemetryReporter
 from aiokafka._typing import Unpack, later
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
@@ -71,10 +77,11 @@ T = TypeVar("T")
 # Errors of a request to a coordinator after which another broker may be the coordinator.
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
-# Limit of the coordinator cache: an admin client may look up all groups of a cluster.
+# Largest number of entries in the coordinator cache: an admin client may look up all groups of a
+# cluster. If there are more, the oldest entry is dropped.
 _MOST_COORDINATORS = 1000
 
-# Seconds that close() waits for tasks and for TLS close alerts.
+# Seconds that close() waits for tasks and for TLS close alerts; then it aborts the connections.
 _CLOSE_TIMEOUT = 2.0
 
 
@@ -107,56 +114,81 @@ class AIOKafkaClient:
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
-    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
-      suffice; the port is 9092 where none is given.
-    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
-      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
-      (KIP-235).
-    - `client_id`: Name of the client in the broker's logs; None for the default.
-    - `request_timeout_ms=40000`: How long to wait for the response to a request.
-    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
-      further failure.
-    - `retry_backoff_max_ms=1000`: Longest pause between retries.
-    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
-      further failure.
-    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
-    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
-      with every further failure.
-    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
-      made.
-    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+    - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
+      they return the addresses of all other brokers. The port is 9092 if none is given. A function
+      or coroutine function is called whenever the client connects to them, also after an outage of
+      all known brokers.
+    - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
+      bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
+      the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
+      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
+      default.
+    - `request_timeout_ms=40000`: Time to wait for the response to a request.
+    - `retry_backoff_ms=100`: Time to wait before a failed request is sent again; doubles after
+      every further failure.
+    - `retry_backoff_max_ms=1000`: Maximum time between two attempts of a request.
+    - `reconnect_backoff_ms=50`: Time to wait before the client connects to a broker again after a
+      failure; doubles after every further failure.
+    - `reconnect_backoff_max_ms=1000`: Maximum time between two attempts to connect to a broker.
+    - `socket_connection_setup_timeout_ms=10000`: Time in which a connection has to be established,
+      authentication included; doubles after every failure, until a connection succeeds.
+    - `socket_connection_setup_timeout_max_ms=30000`: Maximum of the time in which a connection has
+      to be established.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this time; None:
       never.
-    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
-    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
-    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
-      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
-      None for never.
-    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
-    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
-      when it is asked for it.
-    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
-      client does so only if it is set.
-    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
-      not use it.
-    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
-      without SASL.
-    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
-      needed for SSL and SASL_SSL.
-    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
-    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+    - `metadata_max_age_ms=300000`: Refresh the metadata of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Remove a topic from the metadata if it was not used for this
+      time (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Connect to bootstrap_servers again if no
+      known broker returns metadata: as soon as all known brokers have been tried, or at the latest
+      after this time; None: never.
+    - `metadata_cluster_check_enable=True`: Let each broker check on connect that it is the expected
+      node of the expected cluster; if not, connect to bootstrap_servers again (KIP-1242, Kafka
+      4.4). No effect if metadata_recovery_rebootstrap_trigger_ms is None.
+    - `receive_message_max_bytes=268435456`: Reject a response that is larger than this number of
+      bytes.
+    - `allow_auto_create_topics=True`: Let a broker create a missing topic when the client requests
+      its metadata, if the broker is configured so (auto.create.topics.enable).
+    - `enable_metrics_push=True`: Push metrics to brokers that request them (KIP-714). In an admin
+      client the default is False.
+    - `client_rack=None`: Rack of the client. A consumer fetches from a replica in this rack
+      (KIP-392, Kafka 2.4), and the group's assignor may prefer partitions with a replica in it. A
+      producer uses it with partitioner_rack_aware. Other clients do not use it.
+    - `dialer=None`: Function or coroutine function that gets a BrokerAddress before each connect,
+      and returns another address to connect to, a connected socket, a Dialed, or None for the
+      address as it is. TLS checks the advertised host name.
+    - `proxy_url=None`: Proxy for all connections: socks5://host:port, socks4://host:port or
+      http://host:port (HTTP CONNECT), with user:password@ before the host if the proxy needs it.
+      The proxy resolves the names of brokers.
+    - `broker_address_family="any"`: IP version of the addresses to which host names are resolved.
+    - `send_buffer_bytes=None`: Size of the system's send buffer of a connection (SO_SNDBUF); None:
+      the system adapts it.
+    - `receive_buffer_bytes=None`: Size of the system's receive buffer of a connection (SO_RCVBUF);
+      None: the system adapts it.
+    - `socket_options=()`: Options of sockets as (level, option, value), as setsockopt takes them.
+      Connections have TCP_NODELAY and SO_KEEPALIVE anyway.
+    - `security_protocol="PLAINTEXT"`: Protocol of the brokers' listener: with or without TLS, with
+      or without SASL.
+    - `ssl_context=None`: TLS settings, or a function that returns them for each new connection;
+      required for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+      aiokafka.abc.AbstractSaslMechanism for a mechanism of the application.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that returns it for
       each authentication.
-    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
-      authentication.
-    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
-      password its HMAC in base64 (KIP-48).
-    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
-    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
-      broker.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
-      ticket cache, or the first of the keytab.
-    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
-      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that returns it for
+      each authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: authenticate by a delegation token. The user name is
+      the id of the token, the password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI: the first part
+      of their principals.
+    - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
+      default the host name of the connection.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
+      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
+      default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
@@ -180,7 +212,12 @@ class AIOKafkaClient:
         """
         warn_ignored(api_version=api_version)
         refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
-        self._config = config or ClientConfig.from_options(**options)
+        if config is None:
+            given, applied = apply_defaults("client", options)
+            with naming_defaults(applied):
+                config = ClientConfig.from_options(**given)
+            config.note_defaults(applied)
+        self._config = config
         with made_for(loop, type(self).__name__) as self._loop:
             subject = subject or f"Client {self._config.client_id}"
             self._metadata = MetadataLoop(self._config, subject)
@@ -206,8 +243,9 @@ class AIOKafkaClient:
         """Get the first metadata from the bootstrap servers, and start the background tasks.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest after
-        `request_timeout_ms`; AuthenticationFailedError or UnsupportedVersionError of a server are
-        raised unchanged. After a failure or a cancellation every connection is closed, and
+        `request_timeout_ms`; with `bootstrap_resolve_timeout_ms`, this time begins when a name was
+        resolved. AuthenticationFailedError or UnsupportedVersionError of a server are raised
+        unchanged. After a failure or a cancellation every connection is closed, and
         `bootstrap` can be called again. Concurrent calls share one outcome; if one call is
         cancelled, another continues.
         """
@@ -221,14 +259,23 @@ class AIOKafkaClient:
         self._owner.check()
         self._owner.keep_context()
         _mention_pure_python()
-        deadline = self._loop.time() + self._config.request_timeout
+        self._mention_defaults()
         if self.waits.is_followed:
             self._owner.start(self.waits.run(), name="waits")
+        if self._config.bootstrap_resolve_timeout:
+            with self.waits.on("a name in bootstrap_servers that can be resolved"):
+                await self._metadata.resolve_bootstrap_servers()
+        deadline = self._loop.time() + self._config.request_timeout
         with self.waits.on("metadata from the bootstrap servers"):
             await self._metadata.bootstrap(self._pool, deadline)
         self._owner.start(self._metadata.run(self._pool), name="metadata")
         self._owner.start(self.telemetry.run(self._pool), name="telemetry")
         self._is_started = True
+
+    def _mention_defaults(self) -> None:
+        extra = {"client_id": self._config.client_id}
+        for text in self._config.applied_defaults:
+            log.info("%s: %s", self._config.client_id, text, extra=extra)
 
     async def _undo_bootstrap(self) -> None:
         try:
@@ -308,7 +355,7 @@ class AIOKafkaClient:
         node_id: int | None,
         request: OldRequest | OldStruct,
         *,
-        group: int = ...,
+        group: int | None = ...,
         timeout: float | None = ...,
     ) -> Any: ...
 
@@ -317,7 +364,7 @@ class AIOKafkaClient:
         node_id: int | None,
         request: Any,
         *,
-        group: int = ConnectionGroup.DEFAULT,
+        group: int | None = ConnectionGroup.DEFAULT,
         max_version: int | None = None,
         timeout: float | None = None,
         on_response: Callable[[Any], None] | None = None,
@@ -340,6 +387,8 @@ class AIOKafkaClient:
             self._refuse_other_loop()
         if node_id is None:  # from get_random_node()
             raise NodeNotReadyError("no broker is known")
+        if group is None:  # as aiokafka 0.14 accepts it
+            group = ConnectionGroup.DEFAULT
         connection = self._pool.usable(node_id, group)
         if connection is None:
             connection = await self.connection(node_id, group=group, timeout=timeout)
@@ -369,6 +418,20 @@ class AIOKafkaClient:
         version = connection.pick(type(request), max_version)
         return connection.send_nowait(request, version, timeout)
 
+    def usable_connection(
+        self, node_id: int, group: int = ConnectionGroup.DEFAULT
+    ) -> BrokerConnection | None:
+        """Return the open connection to a broker for new requests, None without one.
+
+        Raises IllegalStateError in another event loop, and a copy of the error that has ended a
+        background task.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            self._refuse_other_loop()
+        if self._owner.failure is not None:
+            self._owner.check()
+        return self._pool.usable(node_id, group)
+
     async def connection(
         self,
         node_id: int,
@@ -378,13 +441,9 @@ class AIOKafkaClient:
     ) -> BrokerConnection:
         """Return the open connection to a broker; if there is none, make one attempt to connect.
 
-        Raises as `send`. `timeout` is in seconds, by default `request_timeout_ms`.
+        Raises the errors of `send`. `timeout` is in seconds, by default `request_timeout_ms`.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            self._refuse_other_loop()
-        if self._owner.failure is not None:
-            self._owner.check()
-        connection = self._pool.usable(node_id, group)
+        connection = self.usable_connection(node_id, group)
         if connection is not None:
             return connection
         limit = self._config.request_timeout if timeout is None else timeout
@@ -405,7 +464,7 @@ class AIOKafkaClient:
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
         """Return whether there is an open connection to the broker, after at most one attempt to
-        connect. Any KafkaError of the attempt is logged and returned as False."""
+        connect. Log a KafkaError of the attempt at debug level, and return False."""
         if node_id is None:
             return False
         try:
@@ -492,12 +551,14 @@ class AIOKafkaClient:
         self._metadata.request_update(why)
 
     def doubt_metadata(self, why: str) -> None:
-        """Request a metadata refresh from another broker: the last broker may be cut off."""
+        """Request a metadata refresh from another broker than the last one, which may have lost its
+        connections to the other brokers."""
         self._metadata.doubt(why)
 
     def look_for_leader(self, partition: TopicPartition, why: str) -> None:
         """Request a metadata refresh because `partition` has no known leader. If the topic is
-        known, ask another broker, with a short timeout: the last broker may lag behind."""
+        known, the request goes to another broker than the last one, whose metadata may be outdated,
+        and has a short timeout."""
         if self.cluster.known_partitions(partition.topic) is not None:
             self._metadata.look_elsewhere()
         self._metadata.request_update(why)
@@ -535,13 +596,14 @@ class AIOKafkaClient:
         """Return the partitions of the topic of `partition`; refresh the metadata first if
         `partition` is unknown.
 
-        Raises as `wait_for_topic`.
+        Raises the errors of `wait_for_topic`.
         """
         with self._wait_on(partition.topic):
             return await wait_for_partition(self._metadata, partition, deadline)
 
     def _wait_on(self, topic: str) -> Wait:
-        """Return a context manager for a call that waits for the partitions of a topic."""
+        """Return a context manager for a call that waits for the partitions of a topic. It reports
+        a long wait in the log and in `health().stalled`."""
 
         def why() -> BaseException | None:
             code = self.cluster.topic_error(topic)
@@ -554,13 +616,14 @@ class AIOKafkaClient:
         return self.waits.on(f"partitions of topic {topic!r}", why=why, is_logged=is_logged)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """Fail all current and future waits for metadata with a copy of `error`, before the owner
-        closes the client. Background tasks continue.
+        """Make all present and later waits for metadata raise a copy of `error`. Called before the
+        owner closes the client. Background tasks continue.
         """
         self._metadata.refuse_waiters(error)
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
-        """Do what `wait_for_topic` does, under the name that instrumentation of aiokafka wraps."""
+        """Return the partitions of `topic` like `wait_for_topic`, within `request_timeout_ms`. This
+        is the method of aiokafka 0.14 that instrumentation libraries wrap."""
         deadline = self._loop.time() + self._config.request_timeout
         return set(await self.wait_for_topic(topic, deadline))
 
@@ -568,7 +631,7 @@ class AIOKafkaClient:
         """Keep `topic` in the metadata until `metadata_max_idle_ms` after the last call (KIP-526).
 
         Metadata of a new topic is requested at once. The future's result is whether the partitions
-        of the topic are known after the next response. Raises as `set_topics`.
+        of the topic are known after the next response. Raises like `set_topics`.
         """
         check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
@@ -611,17 +674,17 @@ class AIOKafkaClient:
     async def fetch_all_metadata(self) -> ClusterMetadata:
         """Return a snapshot of all topics of the cluster, without changing `cluster`.
 
-        Raises as `fetch_all_topics`.
+        Raises the errors of `fetch_all_topics`.
         """
         return ClusterMetadata().updated(await self.fetch_all_topics())
 
     async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
         """Return a metadata response about all topics, which costs less than a snapshot.
 
-        Sends the request to one broker after the other until one responds. Each broker gets a share
-        of the time until `deadline` (loop time), at which the caller cancels this call. Raises the
-        error of the last broker or of the bootstrap servers, and KafkaConnectionError if no broker
-        is known.
+        Sends the request to one broker after the other until one responds. Each broker gets a part
+        of the time until `deadline` (loop time); the caller must cancel this call at the deadline.
+        Raises the error of the last broker or of the bootstrap servers, and KafkaConnectionError if
+        no broker is known.
         """
         self._owner.check()
         if not self.cluster.node_ids:
@@ -646,7 +709,8 @@ class AIOKafkaClient:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Update the (leader id, epoch) of all partitions of one response, as `update_leader`."""
+        """Update the leaders of all partitions of one error response, like `update_leader`.
+        `leaders` has (leader id, epoch) pairs."""
         self._metadata.update_leaders(leaders, endpoints)
 
     # -- coordinators
@@ -704,15 +768,19 @@ class AIOKafkaClient:
     ) -> T:
         """Return what `ask` returns for the node id of the coordinator of `key`.
 
-        `ask` sends the request and raises the error of the response. If the error may mean that the
-        coordinator moved, the next call looks the coordinator up again. The caller retries. Raises
-        as `coordinator` if the lookup fails.
+        `ask` must send the request, and raise the error of the response. If the error may mean that
+        the coordinator moved, the next call looks the coordinator up again. This call does not
+        retry. Raises the errors of `ask`, and those of `coordinator` if the lookup fails.
         """
         node_id = await self.coordinator(kind, key, deadline, on_failure)
         try:
             return await ask(node_id)
         except KafkaError as error:
             self.coordinator_failed(kind, key, error)
+            raise
+        except asyncio.TimeoutError:
+            # The coordinator may have moved, and `ask` had no time left to find out.
+            self.forget_coordinator(kind, key, "no response in time")
             raise
 
     def known_coordinator(self, kind: int, key: str) -> int | None:
@@ -731,8 +799,8 @@ class AIOKafkaClient:
         return "" if node_id is None else self.address_of_node(node_id)
 
     def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
-        """Remove the coordinator of `key` from the cache if `error`, raised by a request to that
-        coordinator, may mean that the coordinator moved."""
+        """Remove the coordinator of `key` from the cache if `error`, the error of a request to it,
+        may mean that another broker is the coordinator now."""
         if _may_have_moved(error):
             self.forget_coordinator(kind, key, str(error))
 
@@ -751,7 +819,7 @@ class AIOKafkaClient:
     async def _find_coordinator(self, kind: int, key: str, node_id: int) -> int:
         # Import these modules only for clients with a group or a transaction.
         from aiokafka._coordinator_lookup import coordinators_in, lookup_of
-        from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+        from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 
         connection = await self.connection(node_id)
         version = connection.pick(FindCoordinatorRequest)
@@ -765,7 +833,7 @@ class AIOKafkaClient:
             del self._coordinators[next(iter(self._coordinators))]  # the oldest entry
         return found.nodeId
 
-    # -- names that programs for aiokafka read
+    # -- attributes of aiokafka 0.14 that programs read
 
     @property
     def api_version(self) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from aiokafka.net.connector import is_address
+from aiokafka.net.dialing import is_address
 from aiokafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -51,15 +51,16 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.cluster")
 
-# A known topic is dropped after this many consecutive responses that report the topic as unknown
-# (UNKNOWN_TOPIC_OR_PARTITION) or lack it in a list of all topics. A single such response is not
-# enough: a broker sends it after its start until it has loaded its metadata.
+# A known topic is dropped after this many consecutive responses with UNKNOWN_TOPIC_OR_PARTITION or
+# another error that is not retriable, or without the topic in a list of all topics. A single such
+# response is not enough: a broker that has just started sends it until it has loaded its metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
-# After this many consecutive responses with an older leader epoch, the topic counts as recreated:
-# its epochs start at 0 again, and brokers that lag behind would send only some of these responses.
-# (A topic id shows a recreated topic at once.) After this many consecutive responses without an
-# epoch, the known epoch is dropped, because fetches with an outdated epoch would be fenced forever.
+# Without topic ids, a topic counts as recreated after this many consecutive responses with an older
+# leader epoch: the epochs of a recreated topic start at 0. Fewer such responses may come from
+# brokers that lag behind. (A new topic id shows a recreated topic at once.) After this many
+# consecutive responses without an epoch, the known epoch is dropped: the leader would reject all
+# fetches with an outdated epoch.
 _PATIENCE_WITH_OLD = 3
 
 
@@ -94,7 +95,9 @@ class TopicInfo(NamedTuple):
 
 
 def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
-    """Return the state of a topic whose previous state is `old`, after the response `topic`."""
+    """Return the state of a topic after a response. `old`: its state before, None if unknown;
+    `topic`: the part of the response about the topic. After an error the known partitions are kept,
+    unless the error is final (`_is_final`)."""
     if topic.error_code == 0:
         # The leader epochs of a recreated topic start at 0.
         is_same = old is not None and (
@@ -108,7 +111,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             if p.partition_index >= 0
         }
         if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
-            # Kafka never removes partitions from a topic, so the broker lags behind.
+            # Kafka never removes partitions from a topic, so a broker that sends fewer lags behind.
             partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
@@ -129,7 +132,14 @@ def merge_missing(old: TopicInfo) -> TopicInfo | None:
 
 
 def _is_final(error_code: int, misses: int) -> bool:
-    """Return whether to drop a topic after `error_code` and `misses` consecutive earlier errors."""
+    """Return whether to drop the known partitions of a topic after `error_code` and `misses`
+    consecutive earlier errors:
+
+    - The client is not authorized, or the name is invalid: at once.
+    - UNKNOWN_TOPIC_OR_PARTITION, or any other error that is not retriable: after
+      `_PATIENCE_WITH_UNKNOWN` errors.
+    - Any other error: never.
+    """
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
         return True
     if error_code == UnknownTopicOrPartitionError.errno or not for_code(error_code).retriable:
@@ -141,9 +151,10 @@ def _merge_partition(
     topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
     """Return the state of a partition after a response: `new`, or `old` if the leader epoch of
-    `new` is older (KIP-320).
+    `new` is older (KIP-320), unless the topic was recreated. If `new` has the same leader without
+    an epoch, keep the known epoch until there are `_PATIENCE_WITH_OLD` such responses in a row.
 
-    With `has_id` the topic id has not changed, so a lower epoch is always older.
+    `has_id`: whether the topic has an id, which has not changed. Then it was not recreated.
     """
     epoch, doubts = new.leader_epoch, 0
     if old is not None and 0 <= epoch < old.epoch:
@@ -239,7 +250,8 @@ class ClusterMetadata:
     def is_bootstrap(self, node_id: int | str) -> bool:
         """Return whether `node_id` is negative, which stands for one of `bootstrap_servers`.
 
-        Strings such as "bootstrap-0", by which aiokafka before 0.13 names them, return False.
+        For a string such as "bootstrap-0", the node id of a bootstrap server in aiokafka before
+        0.13, returns False.
         """
         return not isinstance(node_id, str) and node_id < 0
 
@@ -247,7 +259,8 @@ class ClusterMetadata:
 
     @property
     def _partitions(self) -> dict[str, dict[int, PartitionMetadata]]:
-        """The PartitionMetadata by topic and number, for programs that read aiokafka's name."""
+        """The PartitionMetadata by topic and number, for programs that read this attribute of
+        aiokafka 0.14."""
         return {
             name: {n: _as_metadata(name, n, info) for n, info in topic.partitions.items()}
             for name, topic in self._topics.items()
@@ -382,8 +395,9 @@ class ClusterMetadata:
     ) -> ClusterMetadata:
         """Return the snapshot after `response`.
 
-        A topic with a retriable error keeps its known partitions. A leader with an older epoch than
-        the known epoch is ignored unless the topic was recreated (KIP-320, KIP-516).
+        A topic with an error keeps its known partitions, unless the error is final (`_is_final`). A
+        leader with an older epoch than the known epoch is ignored unless the topic was recreated
+        (KIP-320, KIP-516).
 
         Args:
             is_full: The response has all topics in use; forget other topics, except `keep`.
@@ -497,9 +511,9 @@ class ClusterMetadata:
         return snapshot
 
     def _next_snapshot(self) -> ClusterMetadata:
-        import copy  # imported on first use, to keep the import of the package short
-
-        snapshot = copy.copy(self)
+        # Do not import the module `copy` for this: no other part of a client's start needs it.
+        snapshot = object.__new__(type(self))
+        vars(snapshot).update(vars(self))
         snapshot.epoch = self.epoch + 1
         snapshot._by_leader = None
         return snapshot
@@ -551,7 +565,7 @@ class ClusterMetadata:
         self._available_tuples[name] = available = numbers if available == numbers else available
         return available
 
-    # -- names of aiokafka's mutable class
+    # -- methods of the mutable class of aiokafka 0.14
 
     def add_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
         """Call `listener(cluster)` with every new snapshot of the client."""

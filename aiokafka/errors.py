@@ -1,9 +1,9 @@
 """The exceptions of the package, and the table of Kafka's error codes.
 
-Errors have three roots: `BrokerResponseError` for error codes of brokers; `IllegalStateError`,
-`IllegalArgumentError` and `IllegalOperation` for wrong calls; `KafkaConnectionError` and related
-classes for failed connections. All but `ConsumerStoppedError` and `IllegalOperation` derive from
-`KafkaError`.
+Errors with an error code of a broker derive from `BrokerResponseError`, errors of failed
+connections mostly from `KafkaConnectionError`. Wrong calls raise `IllegalStateError`,
+`IllegalArgumentError` or `IllegalOperation`. All errors derive from `KafkaError`, except
+`ConsumerStoppedError` and `IllegalOperation`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ else:
 
 
 class KafkaError(RuntimeError):
-    """Root of the errors of this package.
+    """Base class of the errors of this package.
 
-    The class attributes classify the error, for callers that decide how to handle it.
+    Its class attributes classify errors, for callers that decide how to react to them.
     """
 
     retriable: ClassVar[bool] = False
-    """Whether the same call may succeed when it is retried later."""
+    """Whether the same call may succeed if it is repeated later."""
 
     invalid_metadata: ClassVar[bool] = False
     """Whether the error means that the client's metadata of the cluster is out of date."""
@@ -39,13 +39,20 @@ class KafkaError(RuntimeError):
     requires_abort: ClassVar[bool] = False
     """Whether the transaction must be aborted; the producer can continue after that (KIP-1050)."""
 
+    may_have_been_written: bool | None = None
+    """For an error of a record's delivery: whether the record may be in the log nevertheless.
+
+    True if an attempt got no response, or a response that leaves it open; a repeated `send` could
+    write the record twice. False if no broker has written the record. None for all other errors.
+    """
+
     def __str__(self) -> str:
         name = type(self).__name__
         return f"{name}: {super().__str__()}" if self.args else name
 
 
 kafka_errors: dict[int, type[BrokerResponseError]] = {}
-"""Class by error code, for every code known to this version."""
+"""The class of each error code that this version of the package knows."""
 
 
 class BrokerResponseError(KafkaError):
@@ -55,12 +62,13 @@ class BrokerResponseError(KafkaError):
     """The error code in Kafka's protocol."""
 
     message: ClassVar[str] = "BROKER_RESPONSE_ERROR"
-    """Name of the error in capitals."""
+    """The name of the error in Kafka's protocol, in capitals."""
 
     description: ClassVar[str] = ""
-    """The meaning of the error code, with the broker setting that limits the value, if any.
+    """The meaning of the error code, and the broker setting that limits a value, if there is one.
 
-    `str(error)` ends with the description, unless the text already contains it.
+    `str(error)` ends with the description, unless the text already contains it. By default it is
+    the docstring of the class.
     """
 
     def __init_subclass__(
@@ -110,7 +118,7 @@ _unknown_errors: dict[int, type[BrokerResponseError]] = {}
 def for_code(error_code: int) -> type[BrokerResponseError]:
     """Return the class of an error code.
 
-    For a code that this version does not know, return a subclass of `UnknownError` with the code in
+    For a code that is not in `kafka_errors`, return a subclass of `UnknownError` with the code in
     `errno`. For code 0, return `NoError`.
     """
     known = kafka_errors.get(error_code) or _unknown_errors.get(error_code)
@@ -135,24 +143,24 @@ def _restore_unknown(errno: int, args: tuple[Any, ...]) -> BrokerResponseError:
 
 
 class IllegalStateError(KafkaError):
-    """The object is not in a state that allows the call."""
+    """The state of the object does not allow the call."""
 
 
 class IllegalArgumentError(KafkaError):
-    """An argument is not valid."""
+    """An argument of a call is not valid."""
 
 
 class WrongArgument(IllegalArgumentError, ValueError, AssertionError):
     """An argument of a call to the producer is not valid.
 
-    Callers may catch the error as ValueError, as KafkaError, and, as with aiokafka, as
-    AssertionError.
+    Callers may catch the error as ValueError or KafkaError, and also as AssertionError, which
+    aiokafka 0.14 raised.
     """
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped before the call, or while the call waited for records or a
-    broker."""
+    """The consumer was stopped before the call, or while the call waited for records or for a
+    response."""
 
 
 class IllegalOperation(Exception):
@@ -160,15 +168,15 @@ class IllegalOperation(Exception):
 
 
 class TransactionStateError(IllegalOperation, IllegalStateError, AssertionError):
-    """The producer's transaction is not in a state that allows the call.
+    """The state of the producer's transaction does not allow the call.
 
-    Callers may catch the error as `IllegalOperation`, as `KafkaError`, and, as with aiokafka, as
-    `AssertionError`.
+    Callers may catch the error as `IllegalOperation` or `KafkaError`, and also as `AssertionError`,
+    which aiokafka 0.14 raised.
     """
 
 
 class KafkaConfigurationError(KafkaError):
-    """The configuration of the client is contradictory."""
+    """A configuration is not valid, or options of clients contradict each other."""
 
 
 class UnsupportedCodecError(KafkaError):
@@ -192,7 +200,7 @@ class KafkaConnectionError(KafkaError):
 class KafkaUnreachableError(KafkaConnectionError):
     """The brokers that a consumer needs have not responded for `unreachable_timeout_ms`.
 
-    The consumer keeps retrying: the same call works again when the brokers respond.
+    The consumer keeps retrying: the same call returns records again when the brokers respond.
     """
 
     def __init__(
@@ -205,12 +213,12 @@ class KafkaUnreachableError(KafkaConnectionError):
         names = ", ".join(parties) or "no broker"
         super().__init__(f"no answer for {unreachable_ms / 1000:.1f} s from {names}{cause}")
         self.parties = parties
-        """The names of what does not respond, such as "Broker 1", "The coordinator of group g" or
+        """The brokers that do not respond, such as "Broker 1", "The coordinator of group g" or
         "The leader of orders-0"."""
         self.unreachable_ms = unreachable_ms
         """The duration of the outage in milliseconds."""
         self.last_error = last_error
-        """The error of the last attempt; None if requests only got no response."""
+        """The error of the last attempt; None if there was no error, only no response."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.parties, self.unreachable_ms, self.last_error)
@@ -230,13 +238,17 @@ class NoBrokersAvailable(KafkaError):
 
 
 class KafkaUnavailableError(KafkaError):
-    """The cluster could not be reached."""
+    """The cluster could not be reached.
+
+    This package does not raise it; programs written for aiokafka 0.14 may catch it.
+    """
 
 
 class AdminItemsError(KafkaError):
-    """Some items of an admin call failed; the text names the first failed items.
+    """Some or all items of an admin call failed. The text has the errors of the first five failed
+    items.
 
-    A call with a single item raises the error of the item instead.
+    A call with a single item raises the error of that item instead.
     """
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
@@ -258,60 +270,75 @@ class KafkaTimeoutError(KafkaError):
 
 
 class KafkaProtocolError(KafkaError):
-    """The peer sent bytes that violate Kafka's protocol."""
+    """The peer sent bytes that do not follow Kafka's protocol."""
 
     retriable = True
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """A response does not belong to the oldest request of its connection."""
+    """The correlation id of a response is not that of the oldest in-flight request."""
 
     retriable = True
 
 
 class Cancelled(KafkaError):
-    """The request was cancelled before its response arrived."""
+    """The request was cancelled before its response arrived.
+
+    This package does not raise it; programs written for aiokafka 0.14 may catch it.
+    """
 
     retriable = True
 
 
 class TooManyInFlightRequests(KafkaError):
-    """The connection has reached its limit of in-flight requests."""
+    """The connection has reached its limit of in-flight requests.
+
+    This package does not raise it; programs written for aiokafka 0.14 may catch it.
+    """
 
     retriable = True
 
 
 class StaleMetadata(KafkaError):
-    """The metadata of the cluster is out of date."""
+    """The metadata of the cluster is out of date.
+
+    This package does not raise it; programs written for aiokafka 0.14 may catch it.
+    """
 
     retriable = True
     invalid_metadata = True
 
 
 class MetadataEmptyBrokerList(KafkaError):
-    """A metadata response contains no broker."""
+    """A metadata response lists no brokers."""
 
     retriable = True
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """The version of the broker could not be determined."""
+    """The version of the broker could not be determined.
+
+    This package does not raise it; programs written for aiokafka 0.14 may catch it.
+    """
 
 
 class IncompatibleBrokerVersion(KafkaError):
-    """The broker supports no version of a request that the client supports, or lacks a feature."""
+    """The client and the broker have no version of a request in common, or the broker lacks a
+    feature."""
 
     is_fatal = True
 
 
 class AuthenticationFailedError(KafkaError):
-    """The broker rejected the client's credentials, or the client rejected the broker's."""
+    """Authentication has failed: the broker or the identity provider rejected the credentials, the
+    client has no usable credentials, or the broker could not prove its own identity."""
 
     is_fatal = True
 
 
 class AuthenticationMethodNotSupported(KafkaError):
-    """The broker does not offer the requested authentication method."""
+    """The broker does not offer the requested authentication method, or a package that the method
+    needs is not installed."""
 
     is_fatal = True
 
@@ -320,19 +347,24 @@ class AuthenticationMethodNotSupported(KafkaError):
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """A partition has no committed offset, and `auto_offset_reset` is "none"."""
+    """The partition has no committed offset, and `auto_offset_reset` is "none"; or a reset of group
+    offsets needs the committed offset."""
 
 
 class RecordTooLargeError(KafkaError):
-    """A record exceeds the size limit of a fetch, so the consumer cannot read past the record."""
+    """A record is larger than the fetch size limit, so the consumer cannot read it or any later
+    record."""
 
 
 class QuotaViolationError(KafkaError):
-    """A quota was exceeded."""
+    """A quota was exceeded.
+
+    This package does not raise it; programs written for aiokafka 0.14 may catch it.
+    """
 
 
 class CommitFailedError(KafkaError):
-    """The offsets were not committed: the group has assigned the partitions to another member."""
+    """The offsets were not committed, because the partitions are now assigned to another member."""
 
     requires_abort = True
 
@@ -358,10 +390,10 @@ _COMMIT_FAILED = (
 
 
 class RecordDeserializationError(KafkaError):
-    """A key or value deserializer raised.
+    """A key or value deserializer raised an exception.
 
-    The consumer stays at the record: seek to `offset + 1` to skip the record. The deserializer's
-    error is in `cause`, and is the exception's `__cause__`.
+    The position of the consumer stays at the record. To skip the record, seek to `offset + 1`. The
+    exception of the deserializer is `cause`, and also `__cause__`.
     """
 
     def __init__(
@@ -379,7 +411,7 @@ class RecordDeserializationError(KafkaError):
         self.topic_partition = topic_partition
         self.offset = offset
         self.record = record
-        """The record with undecoded key, value and headers."""
+        """The record with its key, value and headers as bytes."""
         self.cause = cause
         self.part = part
         """The deserializer that raised: "key" or "value"."""
@@ -391,7 +423,7 @@ class RecordDeserializationError(KafkaError):
 
 # -- Error codes of brokers
 
-# The text of the errors of a fenced producer. The docstrings of these errors repeat the text.
+# The text of the errors of a fenced producer. The docstrings of their classes have the same text.
 _FENCED = (
     "a newer producer with the same transactional_id has taken over, or the transaction took "
     "longer than transaction_timeout_ms"
@@ -399,19 +431,22 @@ _FENCED = (
 
 
 class UnknownError(BrokerResponseError, errno=-1):
-    """The broker met an unexpected error; its own log tells more."""
+    """An unexpected error occurred in the broker; see the broker's log."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickle the code, because pickle cannot find a class that `for_code` has created.
+        # Pickle the code instead of the class: pickle cannot find a class that `for_code` has
+        # created.
         return _restore_unknown, (self.errno, self.args)
 
 
 class NoError(BrokerResponseError, errno=0, message="NO_ERROR"):
-    """Success: the code that means no error."""
+    """Success: not an error, but the meaning of code 0."""
 
 
 class OffsetOutOfRangeError(BrokerResponseError, errno=1):
-    """The offset lies outside the range of offsets that the broker keeps for the partition."""
+    """The broker has no record with this offset: it is below the first or above the end offset of
+    the partition.
+    """
 
 
 class CorruptRecordException(
@@ -420,16 +455,16 @@ class CorruptRecordException(
     """A record failed its CRC check, has an invalid size, or a null key in a compacted topic."""
 
     topic_partition: TopicPartition | None = None
-    """The partition of the corrupt batch, if a consumer raises the error; otherwise None."""
+    """The partition of the corrupt batch, if a consumer raised the error; otherwise None."""
     next_offset: int | None = None
-    """The offset after the corrupt batch: a consumer that seeks there skips the batch. None if the
-    end of the batch is unknown."""
+    """The offset after the corrupt batch. A consumer that seeks to this offset skips the batch.
+    None if the end of the batch is unknown."""
 
 
 class UnknownTopicOrPartitionError(
     BrokerResponseError, errno=3, retriable=True, invalid_metadata=True
 ):
-    """The broker does not host this topic or partition: it may be new, deleted, or misspelt."""
+    """The broker does not have this topic or partition: it may be new, deleted, or misspelt."""
 
 
 class InvalidFetchRequestError(BrokerResponseError, errno=4, message="INVALID_FETCH_SIZE"):
@@ -445,12 +480,14 @@ class LeaderNotAvailableError(BrokerResponseError, errno=5, retriable=True, inva
 class NotLeaderForPartitionError(
     BrokerResponseError, errno=6, retriable=True, invalid_metadata=True
 ):
-    """The broker asked neither leads nor follows this partition; the metadata is out of date."""
+    """The broker is not the leader of the partition (or, where followers can serve the request, not
+    a replica); the metadata is out of date.
+    """
 
 
 class RequestTimedOutError(BrokerResponseError, errno=7, retriable=True):
-    """The broker did not complete the request within the request's timeout; it may complete it
-    later all the same.
+    """The broker did not complete the request within the request's timeout; it may still complete
+    the request later.
     """
 
 
@@ -459,7 +496,7 @@ class BrokerNotAvailableError(BrokerResponseError, errno=8):
 
 
 class ReplicaNotAvailableError(BrokerResponseError, errno=9, retriable=True, invalid_metadata=True):
-    """The replica asked for is not on this broker."""
+    """The broker does not have the requested replica."""
 
 
 class MessageSizeTooLargeError(BrokerResponseError, errno=10):
@@ -481,7 +518,7 @@ class OffsetMetadataTooLargeError(BrokerResponseError, errno=12):
 class StaleLeaderEpochCodeError(
     BrokerResponseError, errno=13, retriable=True, invalid_metadata=True
 ):
-    """The broker lost its connection before the response came (NETWORK_EXCEPTION)."""
+    """The connection was lost before the response arrived (NETWORK_EXCEPTION)."""
 
 
 class GroupLoadInProgressError(
@@ -493,20 +530,20 @@ class GroupLoadInProgressError(
 class GroupCoordinatorNotAvailableError(
     BrokerResponseError, errno=15, retriable=True, message="COORDINATOR_NOT_AVAILABLE"
 ):
-    """There is no coordinator at the moment: its internal topic is being created or
-    has no leader.
+    """There is no coordinator at the moment: the internal topic with its state is being created,
+    or has no leader.
     """
 
 
 class NotCoordinatorForGroupError(
     BrokerResponseError, errno=16, retriable=True, message="NOT_COORDINATOR"
 ):
-    """The broker asked is not the coordinator of this group or transactional id."""
+    """The broker is not the coordinator of this group or transactional id."""
 
 
 class InvalidTopicError(BrokerResponseError, errno=17, is_fatal=True):
-    """A topic name has letters, digits, `.`, `_` and `-`, at most 249 of them, and is not `.`
-    or `..`; clients may not write to internal topics.
+    """The topic name is not valid, or it is an internal topic, to which clients must not write. A
+    name has at most 249 characters (letters, digits, `.`, `_` and `-`), and is not `.` or `..`.
     """
 
 
@@ -515,30 +552,30 @@ class RecordListTooLargeError(BrokerResponseError, errno=18):
 
 
 class NotEnoughReplicasError(BrokerResponseError, errno=19, retriable=True):
-    """Fewer replicas are in sync than the topic's `min.insync.replicas` demands; nothing was
+    """Fewer replicas are in sync than the topic's `min.insync.replicas` requires; nothing was
     written.
     """
 
 
 class NotEnoughReplicasAfterAppendError(BrokerResponseError, errno=20, retriable=True):
     """The leader wrote the batch, but fewer replicas are in sync than the topic's
-    `min.insync.replicas` demands.
+    `min.insync.replicas` requires.
     """
 
 
 class InvalidRequiredAcksError(BrokerResponseError, errno=21, is_fatal=True):
-    """The value of acks is none of -1, 0 and 1."""
+    """The value of acks is not -1, 0 or 1."""
 
 
 class IllegalGenerationError(BrokerResponseError, errno=22, requires_abort=True):
-    """The generation of the request is not the group's: a rebalance went on without this
-    member.
+    """The generation in the request is not the current generation of the group: the group has
+    rebalanced without this member.
     """
 
 
 class InconsistentGroupProtocolError(BrokerResponseError, errno=23):
-    """No partition assignment strategy is supported by all members of the group, or
-    the group is of another type.
+    """The members of the group have no partition assignment strategy in common, or the group is of
+    another type.
     """
 
 
@@ -547,13 +584,13 @@ class InvalidGroupIdError(BrokerResponseError, errno=24):
 
 
 class UnknownMemberIdError(BrokerResponseError, errno=25, requires_abort=True):
-    """The coordinator does not know this member: it was removed after it missed heartbeats for
-    session_timeout_ms or polls for max_poll_interval_ms.
+    """The coordinator does not know this member. Usually it was removed because it sent no
+    heartbeat for session_timeout_ms, or did not poll for max_poll_interval_ms.
     """
 
 
 class InvalidSessionTimeoutError(BrokerResponseError, errno=26):
-    """session_timeout_ms has to lie between the broker's `group.min.session.timeout.ms` and
+    """session_timeout_ms is not between the broker's `group.min.session.timeout.ms` and
     `group.max.session.timeout.ms`.
     """
 
@@ -563,8 +600,8 @@ class RebalanceInProgressError(BrokerResponseError, errno=27):
 
 
 class InvalidCommitOffsetSizeError(BrokerResponseError, errno=28):
-    """The offsets of the request, with their metadata, are larger than a record of
-    `__consumer_offsets` may be (`offset.metadata.max.bytes` limits each).
+    """The offsets of the request, with their metadata, are larger than the largest record of
+    `__consumer_offsets` (`offset.metadata.max.bytes` limits each metadata string).
     """
 
 
@@ -589,31 +626,31 @@ class InvalidTimestampError(BrokerResponseError, errno=32):
 
 
 class UnsupportedSaslMechanismError(BrokerResponseError, errno=33, is_fatal=True):
-    """The broker does not offer the SASL mechanism asked for; see `sasl_mechanism`."""
+    """The broker does not offer the requested SASL mechanism; see `sasl_mechanism`."""
 
 
 class IllegalSaslStateError(BrokerResponseError, errno=34, is_fatal=True):
-    """The request is not valid in this SASL state; the listener may not use SASL: see
+    """The request is not valid in this SASL state; perhaps the listener does not use SASL: see
     `security_protocol`.
     """
 
 
 class UnsupportedVersionError(BrokerResponseError, errno=35, is_fatal=True):
-    """The broker does not support the version of the request, or the feature that was
-    asked for.
+    """The broker does not support the version of the request, or a feature that the request
+    needs.
     """
 
 
 class TopicAlreadyExistsError(BrokerResponseError, errno=36):
-    """A topic of this name exists already."""
+    """A topic with this name exists already."""
 
 
 class InvalidPartitionsError(BrokerResponseError, errno=37):
-    """The number of partitions is below 1, or below the number that the topic has now."""
+    """The number of partitions is below 1, or not larger than the number that the topic has now."""
 
 
 class InvalidReplicationFactorError(BrokerResponseError, errno=38, is_fatal=True):
-    """The replication factor is below 1, or above the number of brokers that are alive."""
+    """The replication factor is below 1, or larger than the number of running brokers."""
 
 
 class InvalidReplicationAssignmentError(BrokerResponseError, errno=39):
@@ -623,15 +660,15 @@ class InvalidReplicationAssignmentError(BrokerResponseError, errno=39):
 class InvalidConfigurationError(
     BrokerResponseError, errno=40, is_fatal=True, message="INVALID_CONFIG"
 ):
-    """A configuration entry is not known or its value is not accepted."""
+    """A configuration setting is unknown, or its value is not valid."""
 
 
 class NotControllerError(BrokerResponseError, errno=41, retriable=True):
-    """The broker asked is not the controller of the cluster."""
+    """The broker is not the controller of the cluster."""
 
 
 class InvalidRequestError(BrokerResponseError, errno=42):
-    """The broker found the request malformed or contradictory; its log tells more."""
+    """The request is malformed or contradicts itself; see the broker's log."""
 
 
 class UnsupportedForMessageFormatError(BrokerResponseError, errno=43, is_fatal=True):
@@ -639,19 +676,19 @@ class UnsupportedForMessageFormatError(BrokerResponseError, errno=43, is_fatal=T
 
 
 class PolicyViolationError(BrokerResponseError, errno=44):
-    """The request breaks a policy of the broker (`create.topic.policy.class.name`,
+    """The request violates a policy of the broker (`create.topic.policy.class.name`,
     `alter.config.policy.class.name`), or a setting of the topic forbids the operation.
     """
 
 
 class OutOfOrderSequenceNumber(BrokerResponseError, errno=45, requires_abort=True):
-    """The broker received an unexpected sequence number from the producer: a batch
-    before it is missing.
+    """The sequence number of the batch is not the next one that the broker expects from the
+    producer: an earlier batch is missing.
     """
 
 
 class DuplicateSequenceNumber(BrokerResponseError, errno=46):
-    """The broker received a sequence number that it has already written."""
+    """The broker has already written the batch with this sequence number."""
 
 
 class InvalidProducerEpoch(BrokerResponseError, errno=47, requires_abort=True):
@@ -661,25 +698,25 @@ class InvalidProducerEpoch(BrokerResponseError, errno=47, requires_abort=True):
 
 
 class InvalidTxnState(BrokerResponseError, errno=48, is_fatal=True):
-    """The transaction is not in a state that allows the operation."""
+    """The state of the transaction does not allow the operation."""
 
 
 class InvalidProducerIdMapping(BrokerResponseError, errno=49, is_fatal=True):
-    """The producer id does not belong to the transactional id; the broker may have forgotten it
-    after `transactional.id.expiration.ms`.
+    """The producer id is not the current one of the transactional id; the coordinator removes it
+    `transactional.id.expiration.ms` after its last use.
     """
 
 
 class InvalidTransactionTimeout(BrokerResponseError, errno=50, is_fatal=True):
-    """transaction_timeout_ms may not be larger than the broker's `transaction.max.timeout.ms`."""
+    """transaction_timeout_ms is larger than the broker's `transaction.max.timeout.ms`."""
 
 
 class ConcurrentTransactions(BrokerResponseError, errno=51, retriable=True):
-    """The previous transaction of this producer is still being completed."""
+    """The coordinator is still completing the previous transaction of this producer."""
 
 
 class TransactionCoordinatorFenced(BrokerResponseError, errno=52, is_fatal=True):
-    """The transaction coordinator that wrote the marker has been replaced by another."""
+    """The transaction marker was sent by a coordinator that another coordinator has replaced."""
 
 
 class TransactionalIdAuthorizationFailed(BrokerResponseError, errno=53, is_fatal=True):
@@ -693,7 +730,7 @@ class SecurityDisabled(BrokerResponseError, errno=54):
 
 
 class OperationNotAttempted(BrokerResponseError, errno=55, requires_abort=True):
-    """The operation was not tried, because another one of the same request failed before it."""
+    """The operation was not attempted, because another operation of the same request failed."""
 
 
 class KafkaStorageError(
@@ -707,16 +744,16 @@ class KafkaStorageError(
 
 
 class LogDirNotFound(BrokerResponseError, errno=57):
-    """The log directory asked for is not one of the broker's."""
+    """The broker does not have the requested log directory."""
 
 
 class SaslAuthenticationFailed(BrokerResponseError, errno=58, is_fatal=True):
-    """The broker rejected the credentials."""
+    """The broker rejected the client's credentials."""
 
 
 class UnknownProducerId(BrokerResponseError, errno=59, requires_abort=True):
-    """The broker has no state of the producer id: all that it wrote was deleted, or
-    `producer.id.expiration.ms` has passed.
+    """The broker has no state of the producer id in this partition: all records of the producer
+    were deleted, or `producer.id.expiration.ms` has passed since its last write.
     """
 
 
@@ -733,12 +770,12 @@ class DelegationTokenNotFound(BrokerResponseError, errno=62):
 
 
 class DelegationTokenOwnerMismatch(BrokerResponseError, errno=63):
-    """The principal is neither owner nor renewer of the delegation token."""
+    """The principal is neither the owner nor a renewer of the delegation token."""
 
 
 class DelegationTokenRequestNotAllowed(BrokerResponseError, errno=64):
-    """Delegation token requests are allowed only over TLS or SASL connections not made
-    with a token themselves.
+    """Delegation token requests need a connection with SASL or with mutual TLS (a client
+    certificate), and not one that was authenticated by a delegation token.
     """
 
 
@@ -755,7 +792,7 @@ class InvalidPrincipalType(BrokerResponseError, errno=67):
 
 
 class NonEmptyGroup(BrokerResponseError, errno=68):
-    """The group still has members."""
+    """The group has members."""
 
 
 class GroupIdNotFound(BrokerResponseError, errno=69):
@@ -763,7 +800,7 @@ class GroupIdNotFound(BrokerResponseError, errno=69):
 
 
 class FetchSessionIdNotFound(BrokerResponseError, errno=70, retriable=True):
-    """The broker does not know the fetch session any more."""
+    """The broker does not have the fetch session, or has evicted it."""
 
 
 class InvalidFetchSessionEpoch(BrokerResponseError, errno=71, retriable=True):
@@ -771,29 +808,31 @@ class InvalidFetchSessionEpoch(BrokerResponseError, errno=71, retriable=True):
 
 
 class ListenerNotFound(BrokerResponseError, errno=72, retriable=True, invalid_metadata=True):
-    """The leader has no listener of the name that this connection uses."""
+    """The leader has no listener with the name of the listener that this connection uses."""
 
 
 class TopicDeletionDisabled(BrokerResponseError, errno=73):
-    """The broker is configured not to delete topics (delete.topic.enable)."""
+    """The broker is configured not to delete topics (`delete.topic.enable`)."""
 
 
 class FencedLeaderEpoch(BrokerResponseError, errno=74, retriable=True, invalid_metadata=True):
-    """The leader epoch given is older than the broker's; the metadata is out of date."""
+    """The request has an older leader epoch than the broker knows; the metadata is out of date."""
 
 
 class UnknownLeaderEpoch(BrokerResponseError, errno=75, retriable=True):
-    """The leader epoch given is newer than the broker's, which will soon learn of it."""
+    """The request has a newer leader epoch than the broker knows. The broker will soon learn the
+    epoch from the controller, so the client retries.
+    """
 
 
 class UnsupportedCompressionType(BrokerResponseError, errno=76):
-    """The client's version of the request does not allow the compression type (zstd
-    needs Kafka 2.1).
+    """The version of the request does not allow the compression type of the records (zstd: Kafka
+    2.1 and later).
     """
 
 
 class StaleBrokerEpoch(BrokerResponseError, errno=77):
-    """The epoch of the broker has changed."""
+    """The broker epoch in the request is not the current one."""
 
 
 class OffsetNotAvailable(BrokerResponseError, errno=78, retriable=True):
@@ -801,7 +840,7 @@ class OffsetNotAvailable(BrokerResponseError, errno=78, retriable=True):
 
 
 class MemberIdRequired(BrokerResponseError, errno=79):
-    """The member has to join again with the member id that the coordinator gave it."""
+    """The member has to join again, with the member id in the coordinator's response."""
 
 
 class PreferredLeaderNotAvailable(
@@ -811,42 +850,42 @@ class PreferredLeaderNotAvailable(
 
 
 class GroupMaxSizeReached(BrokerResponseError, errno=81):
-    """The group has as many members as the broker's `group.max.size` (or
-    `group.consumer.max.size`) allows.
+    """The group already has the maximum number of members (`group.max.size`, or
+    `group.consumer.max.size`).
     """
 
 
 class FencedInstanceId(BrokerResponseError, errno=82, requires_abort=True, is_fatal=True):
-    """Another member joined the group with the same group_instance_id and has taken this one's
-    place; each running member needs an id of its own. Fatal to the consumer. A producer that sends
-    its offsets can abort and go on: raised by it, the error has no `is_fatal`.
+    """Another member has joined the group with the same group_instance_id; each running member
+    needs an id of its own. The error is fatal for a consumer. A producer that commits the
+    consumer's offsets can abort the transaction and continue: there, `is_fatal` is False.
     """
 
 
 class EligibleLeadersNotAvailable(
     BrokerResponseError, errno=83, retriable=True, invalid_metadata=True
 ):
-    """None of the replicas that may lead is available."""
+    """No replica that could become the leader is available."""
 
 
 class ElectionNotNeeded(BrokerResponseError, errno=84, retriable=True, invalid_metadata=True):
-    """The partition has the right leader already."""
+    """The partition already has the leader that the election would choose."""
 
 
 class NoReassignmentInProgress(BrokerResponseError, errno=85):
-    """There is no reassignment of the partition to act on."""
+    """The partition is not being reassigned."""
 
 
 class GroupSubscribedToTopic(BrokerResponseError, errno=86):
-    """The group is subscribed to the topic, so its offsets cannot be deleted."""
+    """A member of the group is subscribed to the topic, so its offsets cannot be deleted."""
 
 
 class InvalidRecord(BrokerResponseError, errno=87):
-    """The broker's checks rejected a record: see the record errors of the response."""
+    """The broker's validation rejected a record; see the record errors in the response."""
 
 
 class UnstableOffsetCommit(BrokerResponseError, errno=88, retriable=True):
-    """An open transaction is about to change the committed offset."""
+    """An open transaction may change the committed offset when it ends."""
 
 
 class ThrottlingQuotaExceeded(BrokerResponseError, errno=89, retriable=True):
@@ -863,11 +902,11 @@ class ProducerFenced(BrokerResponseError, errno=90, is_fatal=True):
 
 
 class ResourceNotFound(BrokerResponseError, errno=91):
-    """The request refers to a resource that does not exist."""
+    """The request is about a resource that does not exist."""
 
 
 class DuplicateResource(BrokerResponseError, errno=92):
-    """The request names the same resource twice."""
+    """The request has the same resource twice."""
 
 
 class UnacceptableCredential(BrokerResponseError, errno=93):
@@ -879,28 +918,28 @@ class InconsistentVoterSet(BrokerResponseError, errno=94):
 
 
 class InvalidUpdateVersion(BrokerResponseError, errno=95):
-    """The version of the update is not valid."""
+    """The new level of the feature is not valid."""
 
 
 class FeatureUpdateFailed(BrokerResponseError, errno=96):
-    """The features could not be updated; the broker's log tells more."""
+    """The levels of the features could not be changed; see the broker's log."""
 
 
 class PrincipalDeserializationFailure(BrokerResponseError, errno=97):
-    """The forwarded principal could not be read."""
+    """The controller could not decode the principal in a request that a broker forwarded."""
 
 
 class SnapshotNotFound(BrokerResponseError, errno=98):
-    """The snapshot asked for does not exist."""
+    """The requested snapshot does not exist."""
 
 
 class PositionOutOfRange(BrokerResponseError, errno=99):
-    """The position is negative or beyond the snapshot's size."""
+    """The requested position is negative, or beyond the end of the snapshot."""
 
 
 class UnknownTopicId(BrokerResponseError, errno=100, retriable=True, invalid_metadata=True):
-    """The broker does not host a topic with this id: it may be new, or deleted and
-    created again.
+    """The broker does not have a topic with this id: it may be new, or deleted (and perhaps created
+    again with another id).
     """
 
 
@@ -913,59 +952,61 @@ class BrokerIdNotRegistered(BrokerResponseError, errno=102):
 
 
 class InconsistentTopicId(BrokerResponseError, errno=103, retriable=True, invalid_metadata=True):
-    """The topic id of the log is not the one in the request: the topic was deleted and
+    """The broker has another topic id for this topic than the request: the topic was deleted and
     created again.
     """
 
 
 class InconsistentClusterId(BrokerResponseError, errno=104):
-    """The request names another cluster."""
+    """The cluster id in the request is that of another cluster."""
 
 
 class TransactionalIdNotFound(BrokerResponseError, errno=105):
-    """The transactional id is not known."""
+    """The coordinator does not know the transactional id."""
 
 
 class FetchSessionTopicIdError(BrokerResponseError, errno=106, retriable=True):
-    """The fetch session met inconsistent use of topic ids."""
+    """The requests of the fetch session do not use topic ids consistently."""
 
 
 class IneligibleReplica(BrokerResponseError, errno=107):
-    """The replica may not enter the in-sync set."""
+    """The replica cannot join the in-sync replicas now."""
 
 
 class NewLeaderElected(BrokerResponseError, errno=108):
-    """The change moved the leadership of the partition to another broker."""
+    """The change has made another replica the leader of the partition."""
 
 
 class OffsetMovedToTieredStorage(BrokerResponseError, errno=109):
-    """The offset is in tiered storage now."""
+    """The record at this offset is only in tiered storage now."""
 
 
 class FencedMemberEpoch(BrokerResponseError, errno=110):
-    """The group coordinator holds a newer epoch of this member; it has to join again."""
+    """The coordinator has fenced the epoch of this member: the member has to drop its partitions
+    and join again.
+    """
 
 
 class UnreleasedInstanceId(BrokerResponseError, errno=111):
-    """Another member uses the group_instance_id; it has to leave the group, or miss its
-    session, first.
+    """Another member still uses the group_instance_id: first it has to leave the group, or its
+    session has to expire.
     """
 
 
 class UnsupportedAssignor(BrokerResponseError, errno=112):
-    """The broker does not know the server-side assignor, or the client its choice."""
+    """The group does not support the requested assignor (`group_remote_assignor`)."""
 
 
 class StaleMemberEpoch(BrokerResponseError, errno=113):
-    """The epoch of the member is old; it has to retry with the one of its next heartbeat."""
+    """The request has an old member epoch; retry with the epoch of the next heartbeat response."""
 
 
 class MismatchedEndpointType(BrokerResponseError, errno=114):
-    """The request was sent to a controller instead of a broker, or the other way round."""
+    """The request is for a broker and was sent to a controller, or the other way round."""
 
 
 class UnsupportedEndpointType(BrokerResponseError, errno=115):
-    """The type of endpoint is not supported."""
+    """The type of endpoint, broker or controller, is not supported."""
 
 
 class UnknownControllerId(BrokerResponseError, errno=116):
@@ -973,7 +1014,7 @@ class UnknownControllerId(BrokerResponseError, errno=116):
 
 
 class UnknownSubscriptionId(BrokerResponseError, errno=117):
-    """The telemetry subscription of the client is out of date."""
+    """The client's telemetry subscription is out of date; it has to fetch the current one."""
 
 
 class TelemetryTooLarge(BrokerResponseError, errno=118):
@@ -981,19 +1022,19 @@ class TelemetryTooLarge(BrokerResponseError, errno=118):
 
 
 class InvalidRegistration(BrokerResponseError, errno=119):
-    """The controller considers the registration of the broker not valid."""
+    """The controller rejected the registration of the broker as invalid."""
 
 
 class TransactionAbortable(BrokerResponseError, errno=120, requires_abort=True):
-    """The transaction cannot be committed; abort it, then go on with the next."""
+    """The transaction cannot be committed; abort it, and begin a new one."""
 
 
 class InvalidRecordState(BrokerResponseError, errno=121):
-    """The acknowledgement is not valid in the state of the record."""
+    """The state of the record does not allow this acknowledgement."""
 
 
 class ShareSessionNotFound(BrokerResponseError, errno=122, retriable=True):
-    """The broker does not know the share session any more."""
+    """The broker does not have the share session, or has evicted it."""
 
 
 class InvalidShareSessionEpoch(BrokerResponseError, errno=123, retriable=True):
@@ -1001,7 +1042,7 @@ class InvalidShareSessionEpoch(BrokerResponseError, errno=123, retriable=True):
 
 
 class FencedStateEpoch(BrokerResponseError, errno=124):
-    """The share group's state epoch is old."""
+    """The request has an old state epoch of the share group."""
 
 
 class InvalidVoterKey(BrokerResponseError, errno=125):
@@ -1009,7 +1050,7 @@ class InvalidVoterKey(BrokerResponseError, errno=125):
 
 
 class DuplicateVoter(BrokerResponseError, errno=126):
-    """The voter is in the quorum already."""
+    """The controller is a voter of the quorum already."""
 
 
 class VoterNotFound(BrokerResponseError, errno=127):
@@ -1021,7 +1062,7 @@ class InvalidRegularExpression(BrokerResponseError, errno=128):
 
 
 class RebootstrapRequired(BrokerResponseError, errno=129):
-    """The broker asks the client to find the cluster again through its bootstrap servers."""
+    """The client has to connect to its bootstrap servers again (KIP-1102)."""
 
 
 class StreamsInvalidTopology(BrokerResponseError, errno=130):
@@ -1033,19 +1074,31 @@ class StreamsInvalidTopologyEpoch(BrokerResponseError, errno=131):
 
 
 class StreamsTopologyFenced(BrokerResponseError, errno=132):
-    """The topology epoch is old."""
+    """The request has an old topology epoch."""
 
 
 class ShareSessionLimitReached(BrokerResponseError, errno=133, retriable=True):
-    """The broker has as many share sessions as it allows."""
+    """The broker already has the maximum number of share sessions."""
+
+
+class GroupDeletionFailed(BrokerResponseError, errno=134):
+    """The group could not be deleted; the text has the broker's reason."""
+
+
+class StreamsTopologyDescriptionUpdateFailed(BrokerResponseError, errno=135):
+    """The broker could not store the description of the topology; the text has its reason."""
+
+
+class ControllerIdNotRegistered(BrokerResponseError, errno=136):
+    """The controller id is not registered with the active controller."""
 
 
 class LogTruncationError(OffsetOutOfRangeError):
     """An unclean leader election has truncated the log below the consumer's position (KIP-320).
 
-    The consumer has read records that the log does not have any more. The logs of the old and the
-    new leader are equal up to `divergent_offset`, which is None if unknown. As with
-    `OffsetOutOfRangeError`, the first of `args` is a dict of the position by partition.
+    The consumer has read records that are not in the log any more. The logs of the old and the new
+    leader are equal up to `divergent_offset`, which is None if unknown. As with
+    `OffsetOutOfRangeError`, `args[0]` is a dict with the position of the partition.
     """
 
     def __init__(
@@ -1069,7 +1122,7 @@ class LogTruncationError(OffsetOutOfRangeError):
         return type(self), (self.topic_partition, self.offset, self.divergent_offset)
 
 
-# Kafka's present names of errors that have another name in aiokafka.
+# Kafka's current names of errors that have another name in aiokafka 0.14.
 CorruptRecordError = CorruptRecordException
 InvalidMessageError = CorruptRecordException
 NotLeaderOrFollowerError = NotLeaderForPartitionError
@@ -1083,9 +1136,9 @@ FencedInstanceIdError = FencedInstanceId
 def for_partition(
     error: type[BrokerResponseError], tp: TopicPartition, what: str = ""
 ) -> BrokerResponseError:
-    """Return an instance of `error` for a partition.
+    """Return an instance of `error` whose text is the partition and `what`.
 
-    The text is the partition and `what`. If access to the topic was denied, the text is the topic.
+    For TopicAuthorizationFailedError, the text is only the topic.
     """
     if error is TopicAuthorizationFailedError:
         return error(tp.topic)
@@ -1096,18 +1149,17 @@ ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
 def renewed(error: ErrorT) -> ErrorT | KafkaError:
-    """Return a copy of an exception.
+    """Return a copy of an exception, for an exception that is raised in several tasks or
+    repeatedly: each `raise` of the same object adds to its traceback.
 
-    Raise a copy if an exception is raised in several tasks or repeatedly: each raise adds a
-    traceback to the object. An exception that cannot be copied becomes a KafkaError with the name
-    and text of the exception.
+    If the exception cannot be copied, return a KafkaError with its name and text.
     """
     import copy
 
     try:
         twin = copy.copy(error)
     except Exception:
-        # `copy` calls the constructor with `args`, which this constructor does not accept.
+        # `copy` calls the constructor with `args`; this constructor takes other arguments.
         return _described(error)
     if twin is error or type(twin) is not type(error):
         return _described(error)
@@ -1136,6 +1188,7 @@ __all__ = [
     "CommitFailedError",
     "ConcurrentTransactions",
     "ConsumerStoppedError",
+    "ControllerIdNotRegistered",
     "CoordinatorLoadInProgressError",
     "CoordinatorNotAvailableError",
     "CorrelationIdError",
@@ -1163,6 +1216,7 @@ __all__ = [
     "FetchSessionTopicIdError",
     "GroupAuthorizationFailedError",
     "GroupCoordinatorNotAvailableError",
+    "GroupDeletionFailed",
     "GroupIdNotFound",
     "GroupLoadInProgressError",
     "GroupMaxSizeReached",
@@ -1269,6 +1323,7 @@ __all__ = [
     "StaleMetadata",
     "StreamsInvalidTopology",
     "StreamsInvalidTopologyEpoch",
+    "StreamsTopologyDescriptionUpdateFailed",
     "StreamsTopologyFenced",
     "TelemetryTooLarge",
     "ThrottlingQuotaExceeded",

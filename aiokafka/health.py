@@ -1,4 +1,4 @@
-"""The results of `consumer.health()` and `producer.health()`.
+"""The results of `health()` of consumers, share consumers and producers.
 
 All fields are plain data, so `json.dumps(consumer.health().as_dict())` works. The attribute
 `last_exception`, which is an exception, is not a field.
@@ -21,6 +21,7 @@ __all__ = [
     "ConsumerState",
     "ProducerHealth",
     "ProducerState",
+    "ShareConsumerHealth",
     "StalledWait",
     "StateChange",
 ]
@@ -127,6 +128,77 @@ class ConsumerHealth(_Plain):
     """Number of offsets that were skipped since the start because the log no longer had them,
     usually by retention."""
 
+    unreadable: int = 0
+    """Number of records since the start that a deserializer could not read, and that were skipped
+    or returned as bytes (`on_deserialization_error`)."""
+
+    defaults: tuple[str, ...] = ()
+    """The options from defaults of the process with their sources, such as "linger_ms=5 by
+    aiokafka.defaults() at app.py:12"; see `aiokafka.defaults`."""
+
+    last_exception: InitVar[BaseException | None] = None
+    """The exception of `last_error`. This attribute is not a field: `asdict`, `==` and `repr`
+    ignore it."""
+
+    def __post_init__(self, last_exception: BaseException | None) -> None:
+        object.__setattr__(self, "last_exception", last_exception)
+
+
+@dataclass(frozen=True)
+class ShareConsumerHealth(_Plain):
+    """The health of a share consumer at one moment. Ages are in milliseconds, None before the first
+    event."""
+
+    state: ConsumerState
+    """The state. REBALANCING means that the consumer joins its group, or has got no response to a
+    heartbeat for longer than the session timeout, of which the consumer assumes that it is nine
+    heartbeat intervals. POLL_OVERDUE does not occur."""
+
+    state_age_ms: float
+    """Age of the current state."""
+
+    reason: str
+    """The reason of the current state, "" if there is none."""
+
+    joined: bool
+    """Whether the consumer is a member of its group, as far as the consumer knows."""
+
+    heartbeat_age_ms: float | None
+    """Age of the last heartbeat (by its send time) that the coordinator accepted."""
+
+    fetch_age_ms: float | None
+    """Age of the last response to a fetch. A share consumer fetches only when the application wants
+    records."""
+
+    pending_acknowledgements: int
+    """Number of acknowledgements that have no outcome yet."""
+
+    failed_acknowledgements: int
+    """Number of records whose acknowledgement has failed since the start."""
+
+    expired: int
+    """Number of records and record sets that were dropped because the acquisition lock expired
+    before the application requested them."""
+
+    last_error: str | None
+    """The text of the last background error, even if its cause is over."""
+
+    error_age_ms: float | None
+    """Age of `last_error`."""
+
+    unreachable: tuple[str, ...]
+    """The names of the brokers that do not respond at the moment, and of the group's coordinator if
+    it does not respond."""
+
+    changes: tuple[StateChange, ...] = ()
+    """The earlier states, the last one first, at most 20."""
+
+    stalled: tuple[StalledWait, ...] = ()
+    """The waits of more than five seconds, the oldest first."""
+
+    defaults: tuple[str, ...] = ()
+    """The options from defaults of the process with their sources; see `aiokafka.defaults`."""
+
     last_exception: InitVar[BaseException | None] = None
     """The exception of `last_error`. This attribute is not a field: `asdict`, `==` and `repr`
     ignore it."""
@@ -171,6 +243,10 @@ class ProducerHealth(_Plain):
 
     stalled: tuple[StalledWait, ...] = ()
     """The waits of more than five seconds, the oldest first."""
+
+    defaults: tuple[str, ...] = ()
+    """The options from defaults of the process with their sources, such as "linger_ms=5 by
+    aiokafka.defaults() at app.py:12"; see `aiokafka.defaults`."""
 
     last_exception: InitVar[BaseException | None] = None
     """The exception of `last_error`. This attribute is not a field: `asdict`, `==` and `repr`

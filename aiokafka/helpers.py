@@ -12,7 +12,8 @@ from collections.abc import Iterator
 __all__ = ["create_ssl_context"]
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-_ENCRYPTION = re.compile(r"\s*([A-Z][A-Za-z-]*:\s*\S+)")  # Proc-Type, DEK-Info: old format
+# Encrypted keys in OpenSSL's old format begin with the headers Proc-Type and DEK-Info.
+_ENCRYPTION = re.compile(r"\s*([A-Z][A-Za-z-]*:\s*\S+)")
 
 
 def create_ssl_context(
@@ -148,7 +149,7 @@ def _block(label: str, body: str) -> str:
 
 
 def _content(path: str) -> bytes:
-    # OpenSSL has already emptied a pipe, which cannot be read again.
+    # Do not read a pipe: OpenSSL has read it to its end already.
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:
@@ -173,8 +174,8 @@ def _load_files(
 def _load_chain(
     context: ssl.SSLContext, certfile: str, keyfile: str | None, password: str | bytes | None
 ) -> None:
-    # For an encrypted key without a password, OpenSSL would prompt at the terminal. The function
-    # raises instead.
+    # For an encrypted key without a password, OpenSSL would prompt at the terminal. `_no_password`,
+    # which OpenSSL calls instead, raises an error.
     secret = _no_password if password is None else password
     try:
         context.load_cert_chain(certfile, keyfile, secret)

@@ -31,33 +31,6 @@ class ProducerRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class _Fields:
-    """The attributes of a ProducerRecord, which can be set."""
-
-    __slots__ = ProducerRecord.__slots__
-
-
-def new_record(
-    topic: str,
-    value: Any,
-    key: Any,
-    partition: int | None,
-    timestamp_ms: float | None,
-    headers: tuple[tuple[str, bytes | None], ...],
-) -> ProducerRecord:
-    """Return a ProducerRecord, four times faster than its constructor, which sets each attribute
-    with a call of `object.__setattr__`."""
-    record: Any = _Fields()
-    record.topic = topic
-    record.value = value
-    record.key = key
-    record.partition = partition
-    record.timestamp_ms = timestamp_ms
-    record.headers = headers
-    record.__class__ = ProducerRecord
-    return record  # type: ignore[no-any-return]
-
-
 class ProducerInterceptor:
     """Gets the records of a producer: pass a list of instances as `interceptors=`.
 
@@ -128,9 +101,11 @@ class ConsumerInterceptor:
         the records again.
 
         While interceptors run, calls of `getone` and `getmany` in other tasks wait, and an
-        interceptor must not call them. `position` stays before the records until the application
-        gets them. If a rebalance begins, the call waits for its end, to drop the records of revoked
-        partitions. `getmany` waits until its timeout, and the next call gets the records again.
+        interceptor must not call them: such a call, also in a task that the interceptor has
+        started, raises IllegalStateError. `position` stays before the records until the application
+        gets them. If a rebalance begins, the call waits for its end, and drops the records of
+        revoked partitions. If the timeout of `getmany` ends first, it returns {}, and the next call
+        gets the records again.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:

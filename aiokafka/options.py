@@ -9,126 +9,185 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
+from socket import socket
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from aiokafka._config.security import Credential
-from aiokafka.abc import AbstractTokenProvider
+from aiokafka.abc import AbstractSaslMechanism, AbstractTokenProvider
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
 from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
+from aiokafka.structs import BrokerAddress, Dialed
 
 if TYPE_CHECKING:
     from aiokafka._config.security import TlsSource
 else:
-    # The configuration is vocabulary, which imports no TLS.
+    # `aiokafka._config` has this type for type checkers only, so that it need not import `ssl`.
     TlsSource = SSLContext | Callable[[], SSLContext | Awaitable[SSLContext]]
 
-__all__ = ["AdminOptions", "ClientOptions", "ConsumerOptions", "ProducerOptions"]
+Servers = str | list[str] | tuple[str, ...] | AbstractSet[str]
+BootstrapServers = Servers | Callable[[], Servers | Awaitable[Servers]]
+SaslMechanism = (
+    Literal["PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+    | AbstractSaslMechanism
+)
+Target = tuple[str, int] | str | socket | Dialed | None
+Dialer = Callable[[BrokerAddress], Target | Awaitable[Target]]
+
+__all__ = [
+    "AdminOptions",
+    "ClientOptions",
+    "ConsumerOptions",
+    "ProducerOptions",
+    "ShareConsumerOptions",
+]
 
 
 class ClientOptions(TypedDict, total=False):
     """Options of all clients."""
 
-    bootstrap_servers: str | list[str] | tuple[str, ...] | AbstractSet[str]
-    """Brokers to ask for the rest of the cluster. A few of them suffice; the port is 9092 where
-    none is given. Default: "localhost"."""
+    bootstrap_servers: BootstrapServers
+    """Brokers to connect to first, or a function that returns them; they return the addresses of
+    all other brokers. The port is 9092 if none is given. A function or coroutine function is called
+    whenever the client connects to them, also after an outage of all known brokers. Default:
+    "localhost"."""
 
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
-    """Names of bootstrap_servers are used as they are, or replaced by the canonical names of all
-    their addresses, which Kerberos wants of an alias (KIP-235). Default: "use_all_dns_ips"."""
+    """use_all_dns_ips: connect to the names in bootstrap_servers as they are.
+    resolve_canonical_bootstrap_servers_only: replace each name by the canonical host names of its
+    addresses, which Kerberos needs for an alias (KIP-235). Default: "use_all_dns_ips"."""
+
+    bootstrap_resolve_timeout_ms: float
+    """Time for which start() resolves the names in bootstrap_servers again and again until one of
+    them has an address (KIP-909); 0: once. Default: 0."""
 
     client_id: str | None
-    """Name of the client in the broker's logs; None for the default."""
+    """Name of the client in the broker's logs, quotas and metrics; None for the default."""
 
     request_timeout_ms: float
-    """How long to wait for the response to a request. Default: 40000."""
+    """Time to wait for the response to a request. Default: 40000."""
 
     retry_backoff_ms: float
-    """Pause before a failed request is sent again; doubles with every further failure. Default:
-    100."""
+    """Time to wait before a failed request is sent again; doubles after every further failure.
+    Default: 100."""
 
     retry_backoff_max_ms: float
-    """Longest pause between retries. Default: 1000."""
+    """Maximum time between two attempts of a request. Default: 1000."""
 
     reconnect_backoff_ms: float
-    """Pause before a broken connection is made again; doubles with every further failure. Default:
-    50."""
+    """Time to wait before the client connects to a broker again after a failure; doubles after
+    every further failure. Default: 50."""
 
     reconnect_backoff_max_ms: float
-    """Longest pause between attempts to connect. Default: 1000."""
+    """Maximum time between two attempts to connect to a broker. Default: 1000."""
 
     socket_connection_setup_timeout_ms: float
-    """How long a connection may take to be made; doubles with every further failure. Default:
-    10000."""
+    """Time in which a connection has to be established, authentication included; doubles after
+    every failure, until a connection succeeds. Default: 10000."""
 
     socket_connection_setup_timeout_max_ms: float
-    """Longest time that a connection may take to be made. Default: 30000."""
+    """Maximum of the time in which a connection has to be established. Default: 30000."""
 
     connections_max_idle_ms: float | None
-    """Close a connection that was not used for this long; None for never. Default: 540000."""
+    """Close a connection that was not used for this time; None: never. Default: 540000."""
 
     metadata_max_age_ms: float
-    """Ask for the state of the cluster at least this often. Default: 300000."""
+    """Refresh the metadata of the cluster at least this often. Default: 300000."""
 
     metadata_max_idle_ms: float
-    """Forget a topic that was not used for this long (KIP-526). Default: 300000."""
+    """Remove a topic from the metadata if it was not used for this time (KIP-526). Default:
+    300000."""
 
     metadata_recovery_rebootstrap_trigger_ms: float | None
-    """Start again from bootstrap_servers when no known broker gives metadata: as soon as all of
-    them were tried, at the latest after this long; None for never. Default: 300000."""
+    """Connect to bootstrap_servers again if no known broker returns metadata: as soon as all known
+    brokers have been tried, or at the latest after this time; None: never. Default: 300000."""
+
+    metadata_cluster_check_enable: bool
+    """Let each broker check on connect that it is the expected node of the expected cluster; if
+    not, connect to bootstrap_servers again (KIP-1242, Kafka 4.4). No effect if
+    metadata_recovery_rebootstrap_trigger_ms is None. Default: True."""
 
     receive_message_max_bytes: int
-    """Refuse a response larger than this many bytes. Default: 268435456."""
+    """Reject a response that is larger than this number of bytes. Default: 268435456."""
 
     allow_auto_create_topics: bool
-    """Let a broker that is configured so create a missing topic when it is asked for it. Default:
-    True."""
+    """Let a broker create a missing topic when the client requests its metadata, if the broker is
+    configured so (auto.create.topics.enable). Default: True."""
 
     enable_metrics_push: bool
-    """Push metrics to brokers that ask for them (KIP-714). An admin client does so only if it is
-    set. Default: True."""
+    """Push metrics to brokers that request them (KIP-714). In an admin client the default is False.
+    Default: True."""
 
     client_rack: str | None
-    """Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4); told to the group,
-    whose assignor may prefer partitions with such a replica. Other clients do not use it. Default:
-    None."""
+    """Rack of the client. A consumer fetches from a replica in this rack (KIP-392, Kafka 2.4), and
+    the group's assignor may prefer partitions with a replica in it. A producer uses it with
+    partitioner_rack_aware. Other clients do not use it. Default: None."""
+
+    dialer: Dialer | None
+    """Function or coroutine function that gets a BrokerAddress before each connect, and returns
+    another address to connect to, a connected socket, a Dialed, or None for the address as it is.
+    TLS checks the advertised host name. Default: None."""
+
+    proxy_url: str | None
+    """Proxy for all connections: socks5://host:port, socks4://host:port or http://host:port (HTTP
+    CONNECT), with user:password@ before the host if the proxy needs it. The proxy resolves the
+    names of brokers. Default: None."""
+
+    broker_address_family: Literal["any", "v4", "v6"]
+    """IP version of the addresses to which host names are resolved. Default: "any"."""
+
+    send_buffer_bytes: int | None
+    """Size of the system's send buffer of a connection (SO_SNDBUF); None: the system adapts it.
+    Default: None."""
+
+    receive_buffer_bytes: int | None
+    """Size of the system's receive buffer of a connection (SO_RCVBUF); None: the system adapts it.
+    Default: None."""
+
+    socket_options: Sequence[tuple[int, int, int | bytes]]
+    """Options of sockets as (level, option, value), as setsockopt takes them. Connections have
+    TCP_NODELAY and SO_KEEPALIVE anyway. Default: ()."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """Protocol of the listener: with or without TLS, with or without SASL. Default: "PLAINTEXT"."""
+    """Protocol of the brokers' listener: with or without TLS, with or without SASL. Default:
+    "PLAINTEXT"."""
 
     ssl_context: TlsSource | None
-    """TLS settings, or a function that gives them for each new connection; needed for SSL and
+    """TLS settings, or a function that returns them for each new connection; required for SSL and
     SASL_SSL. Default: None."""
 
-    sasl_mechanism: Literal["PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-    """How SASL authenticates. Default: "PLAIN"."""
+    sasl_mechanism: SaslMechanism
+    """SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+    aiokafka.abc.AbstractSaslMechanism for a mechanism of the application. Default: "PLAIN"."""
 
     sasl_plain_username: Credential | None
-    """User name for PLAIN and SCRAM, or a function that gives it for each authentication. Default:
-    None."""
+    """User name for PLAIN and SCRAM, or a function that returns it for each authentication.
+    Default: None."""
 
     sasl_plain_password: Credential | None
-    """Password for PLAIN and SCRAM, or a function that gives it for each authentication. Default:
+    """Password for PLAIN and SCRAM, or a function that returns it for each authentication. Default:
     None."""
 
     sasl_scram_tokenauth: bool
-    """With SCRAM: the user name is the id of a delegation token, the password its HMAC in base64
-    (KIP-48). Default: False."""
+    """With SCRAM: authenticate by a delegation token. The user name is the id of the token, the
+    password its HMAC in base64 (KIP-48). Default: False."""
 
     sasl_kerberos_service_name: str
-    """Service name of the brokers for GSSAPI. Default: "kafka"."""
+    """Service name of the brokers for GSSAPI: the first part of their principals. Default:
+    "kafka"."""
 
     sasl_kerberos_domain_name: str | None
-    """Kerberos domain for GSSAPI; by default the host name of the broker. Default: None."""
+    """Host name in the principal of the broker, for GSSAPI; by default the host name of the
+    connection. Default: None."""
 
     sasl_kerberos_principal: str | None
-    """Principal of the client for GSSAPI; by default that of the ticket cache, or the first of the
-    keytab. Default: None."""
+    """Principal of the client for GSSAPI; the default is that of the ticket cache, or the first one
+    of the keytab. Default: None."""
 
     sasl_kerberos_keytab: str | None
-    """Path of a keytab to get tickets with, for GSSAPI; by default KRB5CCNAME and
-    KRB5_CLIENT_KTNAME of the environment count. Default: None."""
+    """Path of a keytab with which tickets are obtained, for GSSAPI; by default the environment
+    variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply. Default: None."""
 
     sasl_oauth_token_provider: AbstractTokenProvider | None
     """Source of tokens for OAUTHBEARER. Default: None."""
@@ -137,164 +196,237 @@ class ClientOptions(TypedDict, total=False):
 class AdminOptions(ClientOptions, total=False):
     """Options of admin clients."""
 
-    bootstrap_controllers: str | list[str] | tuple[str, ...] | AbstractSet[str] | None
-    """Controllers to ask in place of brokers (KIP-919, Kafka 3.7), also while no broker runs; give
-    it instead of bootstrap_servers. Default: None."""
+    bootstrap_controllers: BootstrapServers | None
+    """Controllers to connect to instead of brokers (KIP-919, Kafka 3.7), for example while no
+    broker runs. Excludes bootstrap_servers. Default: None."""
 
 
 class ConsumerOptions(ClientOptions, total=False):
     """Options of consumers."""
 
     group_id: str | None
-    """Group to join and to commit offsets for; None for neither: every partition is read. Default:
-    None."""
+    """Group to join, and to commit offsets for. None: no group; then the consumer reads all
+    partitions of its topics. Default: None."""
 
     group_instance_id: str | None
-    """Name of a static member, which keeps its partitions over a restart (KIP-345). Default:
+    """Id of a static member, which keeps its partitions during a restart (KIP-345). Default:
     None."""
 
     group_protocol: Literal["classic", "consumer"]
-    """How members come to their partitions: with classic one of them assigns, with consumer the
-    broker does (KIP-848, Kafka 4.0). Default: "classic"."""
+    """Protocol of the group: with classic, one of the members assigns the partitions; with
+    consumer, the broker does (KIP-848, Kafka 4.0). Default: "classic"."""
 
     group_remote_assignor: str | None
-    """Assignor of the broker for group_protocol="consumer": uniform, range, or one that it is
-    configured with (group.consumer.assignors); None for the broker's first. Default: None."""
+    """Assignor of the broker for group_protocol="consumer": uniform, range, or another one in
+    group.consumer.assignors; None: the first one there. Default: None."""
+
+    on_deserialization_error: Literal["raise", "skip", "raw"]
+    """What to do with a record if a deserializer raises an exception. raise: raise
+    RecordDeserializationError, with each read until the application seeks past the record. skip:
+    leave the record out; the position moves past it. raw: return the record with its key and value
+    as bytes, and the error in record.deserialization_error. With skip and raw, the consumer logs a
+    warning and counts the record in health().unreadable. Default: "raise"."""
 
     fetch_max_wait_ms: float
-    """How long a broker waits until it has fetch_min_bytes. Default: 500."""
+    """Maximum time that a broker waits for fetch_min_bytes before it responds to a fetch. Default:
+    500."""
 
     fetch_min_bytes: int
-    """Bytes that a broker tries to collect before it answers. Default: 1."""
+    """Number of bytes that a broker waits for before it responds to a fetch, up to
+    fetch_max_wait_ms. Default: 1."""
 
     fetch_max_bytes: int
-    """Most bytes in one answer of a broker. Default: 52428800."""
+    """Maximum number of bytes in one response to a fetch. Default: 52428800."""
 
     max_partition_fetch_bytes: int
-    """Most bytes of one partition in one answer; one larger batch is sent all the same. Default:
-    1048576."""
+    """Maximum number of bytes of one partition in one response to a fetch. If the first batch is
+    larger, it is returned nevertheless. Default: 1048576."""
 
     fetch_buffer_memory: int
-    """Bytes fetched ahead of the application, over all brokers. Default: 67108864."""
+    """Maximum number of bytes that are fetched before the application requests the records, over
+    all brokers. Default: 67108864."""
 
     max_decompressed_bytes: int
-    """Refuse a batch that would decompress to more bytes than this. Default: 268435456."""
+    """Reject a batch that would have more than this number of bytes after decompression. Default:
+    268435456."""
 
     default_api_timeout_ms: float
-    """How long a call that has no time limit of its own may take. Default: 60000."""
+    """Timeout of calls that have no timeout argument. Default: 60000."""
 
     unreachable_timeout_ms: float | None
-    """Reading raises KafkaUnreachableError when the group's coordinator, or the brokers of all
-    partitions, have not answered for this long; None: it waits for them without limit. Default:
-    None."""
+    """Raise KafkaUnreachableError from calls that read records if the group's coordinator, or the
+    brokers of all partitions, have not responded for this time; None: these calls wait without
+    limit. Default: None."""
 
     max_poll_records: int | None
-    """Most records that getmany returns; None: no limit. Default: None."""
+    """Maximum number of records that getmany returns; None: no limit. Default: None."""
 
     consumer_timeout_ms: float
-    """Accepted for compatibility; the consumer waits for data without polling. Default: 200."""
+    """Has no effect: the consumer waits for records without polling. Accepted for programs written
+    for aiokafka 0.14. Default: 200."""
 
     auto_offset_reset: Literal["earliest", "latest", "none"] | timedelta
-    """Where to start without a valid position: earliest is the oldest record, latest is after the
-    newest, none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
-    by_duration:, the first record not older than that (KIP-1106). Default: "latest"."""
+    """Where to start in a partition without a valid position: earliest is the first record, latest
+    the end; none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
+    by_duration:, start at the first record that is not older (KIP-1106). Default: "latest"."""
 
     enable_auto_commit: bool
-    """Commit in the background what the application has finished: all that was returned before its
-    latest call. Default: True."""
+    """Commit offsets in the background, at an interval. Records count as finished if they were
+    returned before the latest call of getone or getmany. Default: True."""
 
     auto_commit_interval_ms: float
-    """Time between such commits. Default: 5000."""
+    """Time between two automatic commits (enable_auto_commit). Default: 5000."""
 
     check_crcs: bool
-    """Check the checksum of every batch that is read. Default: True."""
+    """Verify the checksum of every fetched batch. Default: True."""
 
     isolation_level: Literal["read_uncommitted", "read_committed"]
-    """Whether records of open and aborted transactions are read. Default: "read_uncommitted"."""
+    """read_uncommitted: return the records of open and aborted transactions as well.
+    read_committed: do not return them. Default: "read_uncommitted"."""
 
     exclude_internal_topics: bool
-    """Leave internal topics out when topics are listed or matched by a pattern that is a str.
-    Default: True."""
+    """Omit internal topics from the list of topics, and from the topics that match a pattern given
+    as a str. Default: True."""
 
     partition_assignment_strategy: Sequence[
         type[AbstractPartitionAssignor] | AbstractPartitionAssignor
     ]
-    """Ways to assign partitions in a group, in the order of preference. Default:
-    [RoundRobinPartitionAssignor]."""
+    """Assignors for the partitions of a group, in the order of preference (classic protocol).
+    Default: [RoundRobinPartitionAssignor]."""
 
     session_timeout_ms: float
-    """The group removes a member that has sent no heartbeat for this long (classic protocol).
-    Default: 10000."""
+    """Time without a heartbeat after which the group removes a member (classic protocol). Default:
+    10000."""
 
     heartbeat_interval_ms: float
-    """Time between heartbeats, less than session_timeout_ms (classic protocol). Default: 3000."""
+    """Time between two heartbeats; less than session_timeout_ms (classic protocol). Default:
+    3000."""
 
     max_poll_interval_ms: float
-    """A member that has not asked for records for this long leaves the group. Default: 300000."""
+    """Time without a call of getone or getmany after which a member leaves the group. Default:
+    300000."""
 
     rebalance_timeout_ms: float | None
-    """How long a member may take to give up partitions in a rebalance. None: session_timeout_ms, or
+    """Time that members have to revoke partitions in a rebalance. None: session_timeout_ms, or
     max_poll_interval_ms with group_protocol="consumer". Default: None."""
 
     interceptors: Sequence[ConsumerInterceptor]
-    """See records before they are returned, and may change them, in this order. Default: ()."""
+    """Interceptors that get the records before they are returned, and may change them; called in
+    this order. Default: ()."""
 
     metrics_collector: ConsumerMetricsCollector | None
-    """Is called with what is fetched, returned and committed. Default: None."""
+    """Is called after fetches, for returned records, with the lag, and after commits. Default:
+    None."""
 
 
 class ProducerOptions(ClientOptions, total=False):
     """Options of producers."""
 
     acks: Literal[0, 1, -1, "all"]
-    """Which brokers have written a record before it counts as sent: 0 none, 1 the leader, "all" (or
-    -1) every replica in sync. By default "all"."""
+    """Number of replicas that must have written a record before the broker acknowledges it: 0 none
+    (and no response), 1 the leader, "all" (or -1) all in-sync replicas. By default "all"."""
 
     enable_idempotence: bool
-    """Let the broker drop what a retry would write twice. By default on, unless acks is set to 0 or
-    1; always on with a transactional_id."""
+    """Let the broker discard duplicates of records that are sent again. By default True, unless
+    acks is 0 or 1, or max_in_flight_requests_per_connection is above 5; always True with a
+    transactional_id."""
 
     transactional_id: str | None
-    """Name of the producer across restarts; turns transactions on. Default: None."""
+    """Id of the producer that stays the same after a restart; enables transactions. Default:
+    None."""
 
     transaction_timeout_ms: float
-    """The broker aborts a transaction that lasts longer. Default: 60000."""
+    """Time after which the coordinator aborts an open transaction. Default: 60000."""
 
     partitioner: Callable[[bytes | None, list[int], list[int]], int] | None
-    """Chooses a partition: partitioner(key bytes, all partitions, available partitions). By default
-    as Java's client does, see DefaultPartitioner. Default: DefaultPartitioner()."""
+    """Returns the partition of a record: partitioner(key bytes, all partitions, available
+    partitions). By default the same as in the Java client: see DefaultPartitioner. Default:
+    DefaultPartitioner()."""
+
+    partitioner_rack_aware: bool
+    """Send records without a key only to partitions whose leader is in client_rack, if there is one
+    (KIP-1123). No effect with a partitioner of your own. Default: False."""
 
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
-    """How batches are compressed. Default: None."""
+    """Codec with which batches are compressed; None: not compressed. Default: None."""
 
     compression_level: int | None
-    """Level of the codec, where it has levels; None for its default. Default: None."""
+    """Level of the codec, if it has levels; None for the codec's default. Default: None."""
 
     max_batch_size: int
-    """Size in bytes at which a batch is full. Unless it is set, batches that wait behind others of
-    their partition grow to 1 MB. Default: 16384."""
+    """Size in bytes at which a batch is full. By default, batches that wait behind others of their
+    partition grow up to 1 MB. Default: 16384."""
 
     max_request_size: int
-    """Largest size of a request in bytes. Default: 1048576."""
+    """Maximum size of a request in bytes. Default: 1048576."""
 
     linger_ms: float
-    """How long a batch that is not full waits for more records. Default: 0."""
+    """Time that a batch waits for more records before it is sent, unless it is full. Default: 0."""
 
     buffer_memory: int
-    """Bytes of records that may wait to be sent; beyond it send waits. Default: 33554432."""
+    """Maximum number of bytes in records that wait to be sent. If it is used up, send waits.
+    Default: 33554432."""
 
     max_block_ms: float
-    """How long send waits for metadata and for memory. Default: 60000."""
+    """Time that send waits for metadata and buffer memory. Default: 60000."""
 
     delivery_timeout_ms: float
-    """Time within which a record is delivered or fails, retries included. By default 120000, or
-    linger_ms + request_timeout_ms when that is more."""
+    """Time in which a record is delivered, retries included, or fails. By default 120000, or
+    linger_ms + request_timeout_ms if that is more."""
 
     max_in_flight_requests_per_connection: int
-    """Requests that may be in flight to each broker; at most 5 with idempotence. Default: 5."""
+    """Maximum number of in-flight requests to each broker; at most 5 with idempotence. Default:
+    5."""
 
     interceptors: Sequence[ProducerInterceptor]
-    """See records on their way out, and may change them, in this order. Default: ()."""
+    """Interceptors that get the records before they are sent, and may change them; called in this
+    order. Default: ()."""
 
     metrics_collector: ProducerMetricsCollector | None
-    """Is called with what becomes of the batches. Default: None."""
+    """Is called with the outcome of each batch. Default: None."""
+
+
+class ShareConsumerOptions(ClientOptions, total=False):
+    """Options of share consumers."""
+
+    group_id: str
+    """Share group to join. All members of the group consume the same records, each record once."""
+
+    share_acknowledgement_mode: Literal["implicit", "explicit"]
+    """implicit: a call of getone or getmany accepts the records that the same task got from its
+    call before. explicit: the application acknowledges each record, with acknowledge() or
+    processing(). Default: "implicit"."""
+
+    share_acquire_mode: Literal["batch_optimized", "record_limit"]
+    """batch_optimized: a fetch may acquire more records than max_poll_records, because the broker
+    acquires whole batches. record_limit: a fetch never acquires more (KIP-1206, Kafka 4.2; older
+    brokers ignore it). Default: "batch_optimized"."""
+
+    max_poll_records: int
+    """Maximum number of records that getmany returns, and number of records to acquire with one
+    fetch from a broker. Default: 500."""
+
+    fetch_max_wait_ms: float
+    """Maximum time that a broker waits for fetch_min_bytes before it responds to a fetch. Default:
+    500."""
+
+    fetch_min_bytes: int
+    """Number of bytes that a broker waits for before it responds to a fetch, up to
+    fetch_max_wait_ms. Default: 1."""
+
+    fetch_max_bytes: int
+    """Maximum number of bytes in one response to a fetch. Default: 52428800."""
+
+    max_decompressed_bytes: int
+    """Reject a batch that would have more than this number of bytes after decompression. Default:
+    268435456."""
+
+    default_api_timeout_ms: float
+    """Timeout of calls that have no timeout argument. Default: 60000."""
+
+    check_crcs: bool
+    """Verify the checksum of every fetched batch. Default: True."""
+
+    interceptors: Sequence[ConsumerInterceptor]
+    """Interceptors that get the records before they are returned, and may change them; called in
+    this order. Default: ()."""

@@ -8,14 +8,24 @@ available_partitions)`, the producer calls the method instead.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Sequence
 
-__all__ = ["DefaultPartitioner", "RoundRobinPartitioner", "murmur2"]
+__all__ = [
+    "ConsistentRandomPartitioner",
+    "DefaultPartitioner",
+    "Fnv1aPartitioner",
+    "Murmur2RandomPartitioner",
+    "RoundRobinPartitioner",
+    "murmur2",
+]
 
 # In the compiled module these names are C integers. Literals of this size would be Python objects.
 _FACTOR = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
 
 
 def murmur2(data: bytes | bytearray | memoryview) -> int:
@@ -51,6 +61,17 @@ def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> in
     return h ^ (h >> 15)
 
 
+def fnv1a(data: bytes | bytearray | memoryview) -> int:
+    """Return the FNV-1a hash of `data`, an unsigned 32-bit number."""
+    buffer = data if type(data) is bytes else bytes(data)
+    prime = _FNV_PRIME
+    mask = _MASK
+    h = _FNV_OFFSET
+    for byte in buffer:
+        h = ((h ^ byte) * prime) & mask
+    return h
+
+
 class DefaultPartitioner:
     """Chooses the partition by the key's hash, as Java's client does.
 
@@ -79,8 +100,8 @@ class RoundRobinPartitioner:
     def __call__(
         self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Return the next partition, counted without regard to topics; the producer calls
-        `partition_for`."""
+        """Return the next partition, with one count for all topics. The producer calls
+        `partition_for` instead, which counts for each topic."""
         return self.partition_for("", key, all_partitions, available)
 
     def partition_for(
@@ -98,3 +119,53 @@ class RoundRobinPartitioner:
         self._turns[topic] = turn + 1
         choices = available or all_partitions
         return choices[turn % len(choices)]
+
+
+# -- Partitioners of other clients
+
+# For a program that shares topics with such a client, or replaces it: the records of a key must be
+# in the same partition.
+
+
+class ConsistentRandomPartitioner:
+    """Chooses the same partition as "consistent_random" of librdkafka, its default: by the key's
+    CRC-32. Records with key None or an empty key are distributed at random."""
+
+    def __call__(
+        self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
+    ) -> int:
+        """Return the partition of `key`."""
+        if not key:
+            return random.choice(available or all_partitions)
+        return all_partitions[zlib.crc32(key) % len(all_partitions)]
+
+
+class Murmur2RandomPartitioner:
+    """Chooses the same partition as "murmur2_random" of librdkafka: for keys, also empty ones, as
+    Java's client. Records with key None are distributed at random, one by one, while
+    `DefaultPartitioner` fills a batch of one partition."""
+
+    def __call__(
+        self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
+    ) -> int:
+        """Return the partition of `key`."""
+        if key is None:
+            return random.choice(available or all_partitions)
+        return all_partitions[(murmur2(key) & 0x7FFFFFFF) % len(all_partitions)]
+
+
+class Fnv1aPartitioner:
+    """Chooses the same partition as sarama's "NewHashPartitioner", its default, and "fnv1a_random"
+    of librdkafka: by the key's FNV-1a hash. Records with key None are distributed at random."""
+
+    def __call__(
+        self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
+    ) -> int:
+        """Return the partition of `key`."""
+        if key is None:
+            return random.choice(available or all_partitions)
+        hashed = fnv1a(key)
+        # These clients take the absolute value of a signed number, where Java's client clears the
+        # sign bit.
+        signed = hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
+        return all_partitions[abs(signed) % len(all_partitions)]

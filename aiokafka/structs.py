@@ -9,16 +9,21 @@ from aiokafka._partitions import TopicPartition
 from aiokafka._typing import Self, later
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from aiokafka.errors import KafkaError
 else:
+    socket = later("socket.socket")
     KafkaError = later("aiokafka.errors.KafkaError")
 
 __all__ = [
     "KT",
     "VT",
+    "BrokerAddress",
     "BrokerMetadata",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
+    "Dialed",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionMetadata",
@@ -26,6 +31,63 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
 ]
+
+
+class BrokerAddress:
+    """An address to connect to, the argument of a `dialer`.
+
+    `host` and `port` are those that a broker advertises, or those of a bootstrap server. `node_id`
+    is the id of the broker, None for a bootstrap server.
+    """
+
+    __slots__ = ("host", "node_id", "port")
+
+    # No NamedTuple: the creation of the class would slow down the start of every program.
+
+    def __init__(self, host: str, port: int, node_id: int | None = None) -> None:
+        self.host = host
+        self.port = port
+        self.node_id = node_id
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BrokerAddress):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return f"BrokerAddress({self.host!r}, {self.port}, node_id={self.node_id})"
+
+    def _parts(self) -> tuple[str, int, int | None]:
+        return self.host, self.port, self.node_id
+
+
+class Dialed:
+    """The result of a `dialer` that also says which host name the broker's TLS certificate has.
+
+    Args:
+        to: An address to connect to instead, as (host, port) or "host:port"; a connected socket; or
+            None for the advertised address.
+        server_hostname: The name to check in the certificate; None for the advertised host.
+    """
+
+    __slots__ = ("server_hostname", "to")
+
+    def __init__(
+        self,
+        to: tuple[str, int] | str | socket | None = None,
+        server_hostname: str | None = None,
+    ) -> None:
+        checked: Any = server_hostname
+        if checked is not None and not (isinstance(checked, str) and checked):
+            raise TypeError(f"server_hostname={checked!r}: must be a non-empty str, or None")
+        self.to = to
+        self.server_hostname = server_hostname
+
+    def __repr__(self) -> str:
+        return f"Dialed({self.to!r}, server_hostname={self.server_hostname!r})"
 
 
 class BrokerMetadata(NamedTuple):

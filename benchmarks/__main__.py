@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.environments import version_of
 from benchmarks.growth import SERIES, Series, exponents, is_linear, measure_growth
-from benchmarks.measure import measure
+from benchmarks.measure import Broker, measure
 from benchmarks.report import render_row, save, save_growth, save_in_memory
 from benchmarks.rows import (
     AIOKAFKA,
@@ -24,10 +26,13 @@ from benchmarks.rows import (
     ROWS,
     Row,
 )
+from tests.integration.secured import tls_listeners
 from tests.kafka.jars import missing_tools
 from tests.kafka.launcher import KafkaCluster
-from tests.kafka.settings import FOR_BENCHMARKS, PATIENT
+from tests.kafka.settings import FOR_BENCHMARKS, HOST, PATIENT, Extras
+from tests.net.support import Certificates
 
+TLS = "TLS"
 IN_MEMORY = "in-memory"
 GROWTH = "growth"
 CLIENTS = (
@@ -73,52 +78,62 @@ def main() -> None:
         run_in_memory(arguments)
     failed = []
     if rows:
-        with broker_for(arguments) as (servers, broker):
-            failed = run(rows, arguments, servers, broker)
+        with broker_for(arguments) as broker:
+            failed = run(rows, arguments, broker)
     for series in growth:
         # A broker of its own: one that still removes 10,000 partitions has no room for the next
         # ones, as a process may map so many files only.
-        with broker_for(arguments) as (servers, broker):
-            failed += run_growth(series, arguments, servers, broker)
+        with broker_for(arguments) as broker:
+            failed += run_growth(series, arguments, broker)
     if failed:
         sys.exit("\n".join(failed))
 
 
 @contextmanager
-def broker_for(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Give the address and the version of the broker: one that runs, or one that is started."""
+def broker_for(arguments: argparse.Namespace) -> Iterator[Broker]:
+    """Yield a broker: one that runs, or one that is started for the benchmark."""
     if arguments.bootstrap:
-        yield arguments.bootstrap, "a running Kafka"
+        yield Broker("a running Kafka", arguments.bootstrap)
         return
     if missing_tools():
         sys.exit(f"A real Kafka needs more than Python: {missing_tools()}.")
-    with KafkaCluster(jvm=FOR_BENCHMARKS, config=PATIENT) as cluster:
-        yield cluster.bootstrap_servers, f"Apache Kafka {cluster.version.number}"
+    with tempfile.TemporaryDirectory() as folder:
+        certificates = Certificates(Path(folder))
+        config = PATIENT | tls_listeners(certificates, [TLS], HOST)
+        extras = Extras(listeners={TLS: "SSL"})
+        with KafkaCluster(jvm=FOR_BENCHMARKS, config=config, extras=extras) as cluster:
+            yield Broker(
+                f"Apache Kafka {cluster.version.number}",
+                cluster.bootstrap_servers,
+                cluster.addresses(TLS),
+                certificates.cafile,
+            )
 
 
-def run(rows: list[Row], arguments: argparse.Namespace, servers: str, broker: str) -> list[str]:
+def run(rows: list[Row], arguments: argparse.Namespace, broker: Broker) -> list[str]:
     """Run the rows; return what is to be said of those in which a client failed."""
     clients = [name.strip() for name in arguments.clients.split(",")]
     failed = []
     for row in rows:
+        if row.tls and not broker.tls_servers:
+            failed.append(f"{row.name}: needs a broker that is started here, not --bootstrap")
+            continue
         try:
-            measured = measure(row, servers, arguments.rounds, clients)
+            measured = measure(row, broker, arguments.rounds, clients)
         except RuntimeError as error:
             failed.append(f"{row.name}: {error}")
             continue
         print(f"\n{row.title}\n\n{render_row(row, measured)}\n", flush=True)
         if not arguments.dry:
-            versions = [broker, *dict.fromkeys(map(version_of, measured.clients))]
+            versions = [broker.version, *dict.fromkeys(map(version_of, measured.clients))]
             save(row, measured, arguments.rounds, versions)
     return failed
 
 
-def run_growth(
-    series: Series, arguments: argparse.Namespace, servers: str, broker: str
-) -> list[str]:
+def run_growth(series: Series, arguments: argparse.Namespace, broker: Broker) -> list[str]:
     """Run one series of points; return what is to be said if the client failed."""
     try:
-        points = measure_growth(series, servers, arguments.rounds)
+        points = measure_growth(series, broker.servers, arguments.rounds)
     except RuntimeError as error:
         return [f"{GROWTH}-{series.name}: {error}"]
     steps = ", ".join(f"{step:.2f}" for step in exponents(points))
@@ -128,7 +143,7 @@ def run_growth(
         flush=True,
     )
     if not arguments.dry:
-        save_growth(series.name, points, arguments.rounds, broker)
+        save_growth(series.name, points, arguments.rounds, broker.version)
     return []
 
 

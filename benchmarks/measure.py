@@ -11,11 +11,27 @@ from dataclasses import dataclass
 from benchmarks.environments import python_of, run_client, run_script, why_not
 from benchmarks.rows import CONFLUENT, OURS, OURS_ASSIGNED, OURS_UVLOOP, Row
 
-_WITH_TARGET = ("transactions", "pauses")
+_WITH_TARGET = ("transactions", "pauses", "handler")
 """Workloads that read from one topic and write to another."""
 
 Sample = dict[str, float]
 Result = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Broker:
+    """What the rows run on. Without `tls_servers` the rows on TLS are left out."""
+
+    version: str
+    servers: str
+    tls_servers: str = ""
+    authority: str = ""
+
+    def of(self, row: Row) -> dict[str, object]:
+        """Return how the clients of a row connect."""
+        if row.tls:
+            return {"servers": self.tls_servers, "authority": self.authority}
+        return {"servers": self.servers}
 
 
 @dataclass(frozen=True)
@@ -26,13 +42,14 @@ class Measured:
     reached: dict[str, float]
 
 
-def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Measured:
+def measure(row: Row, broker: Broker, rounds: int, clients: Iterable[str]) -> Measured:
     """Run a row. Ratios are taken within a round; their median counts."""
     chosen = [client for client in row.clients if client in set(clients) and can_run(client)]
     samples: dict[str, list[Sample]] = {client: [] for client in chosen}
-    work = _work(row, servers)
+    work = _work(row, broker)
+    plain = work | {"servers": broker.servers}
     # A record for every partition at least: a new leader refuses its first requests.
-    _topic("fill", work | {"records": max(row.stored, row.partitions)})
+    _topic("fill", plain | {"records": max(row.stored, row.partitions)})
     try:
         for number in range(rounds):
             # Each client goes first once: the order must not favour any.
@@ -42,7 +59,7 @@ def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Meas
                 samples[client].append(sample)
                 _tell(row, client, sample)
     finally:
-        _topic("remove", work)
+        _topic("remove", plain)
     figures = {client: _summary(row, samples[client], samples.get(OURS)) for client in chosen}
     found = {target.name: target.reached(samples) for target in row.targets}
     return Measured(figures, {name: value for name, value in found.items() if value is not None})
@@ -56,9 +73,8 @@ def can_run(client: str) -> bool:
     return not missing
 
 
-def _work(row: Row, servers: str) -> dict[str, object]:
-    return {
-        "servers": servers,
+def _work(row: Row, broker: Broker) -> dict[str, object]:
+    return broker.of(row) | {
         "topic": f"bench-{row.name}-{uuid.uuid4().hex[:6]}",
         "partitions": row.partitions,
         "records": row.records,
@@ -72,6 +88,7 @@ def _work(row: Row, servers: str) -> dict[str, object]:
         "per_transaction": row.per_transaction,
         "batch_size": row.batch_size,
         "tasks": row.tasks,
+        "per_commit": row.per_commit,
     }
 
 
@@ -92,7 +109,8 @@ def _sample(row: Row, client: str, work: dict[str, object]) -> Sample:
     if has_target:
         own["target"] = target["topic"]
         _topic("create", target)
-    workload = row.assigned if client == OURS_ASSIGNED else row.workload
+    own_workloads = {OURS_ASSIGNED: row.assigned, CONFLUENT: row.confluent_workload}
+    workload = own_workloads.get(client) or row.workload
     result, usage = run_client(client, workload, own)
     if own["topic"] != work["topic"]:
         _topic("remove", own)

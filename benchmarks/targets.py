@@ -23,6 +23,8 @@ METRICS = {
     "cpu_before": "CPU s per million in the first 32 MiB",
     "wall_before": "s per million in the first 32 MiB",
     "wall_after": "s per million after the first",
+    "alone_p50_ms": "p50 ms without a flood",
+    "growth_mib": "MiB that the second half of the run added",
     "cpu_full": "CPU after the first 32 MiB, to that before",
     "wall_full": "time after the first 32 MiB, to that before",
     "shares": "largest share of a task to the smallest",

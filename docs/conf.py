@@ -11,30 +11,57 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 from admin_calls import operations
 from growth import Growth
+from install_lines import Install
 from names import error_anchor
 from option_list import OptionList
-from results import Conditions, Results, Targets
+from results import Comparison, Conditions, Results
+from site_entries import note_search_entry
 
 import aiokafka
 from aiokafka import errors
+from tools.repository import address
 
 project = "aiokafka"
 author = "aiokafka contributors"
 copyright = author
 version = release = aiokafka.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "names"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "names",
+    "site_entries",
+]
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+# One option a line.
+python_maximum_signature_line_length = 80
 html_theme = "furo"
-html_title = f"aiokafka {release}"
+html_title = f"aiokafka {release}, a drop-in implementation"
 html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
+html_js_files = ["pictures.js"]
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
+html_favicon = "_static/favicon.svg"
+html_theme_options = {"sidebar_hide_name": False, "top_of_page_buttons": ["view", "edit"]}
+if repository := address():
+    html_theme_options |= {
+        "source_repository": f"{repository}/",
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
+else:
+    html_theme_options["top_of_page_buttons"] = []
 exclude_patterns = ["_build"]
 default_role = "py:obj"
 smartquotes = False
@@ -51,19 +78,24 @@ nitpicky = True
 suppress_warnings = ["ref.python"]
 
 
-class ErrorCodes(Directive):
+class ErrorCodes(SphinxDirective):
     """``.. error-codes::`` prints every error that a broker can answer as a table."""
 
     def run(self) -> list[nodes.Node]:
         rows = []
+        for found in errors.kafka_errors.values():
+            self.note(found.__name__)
         for number, found in sorted(errors.kafka_errors.items()):
             flags = ("retriable", "invalid_metadata", "is_fatal", "requires_abort")
             shown = ", ".join(flag for flag in flags if getattr(found, flag))
             rows.append(row(str(number), error(found), shown, found.description))
         return [table((6, 30, 20, 44), row("Code", "Class", "It is", "Meaning"), rows)]
 
+    def note(self, name: str) -> None:
+        note_search_entry(self.env, "error", name, error_anchor(name))
 
-class ClientErrors(Directive):
+
+class ClientErrors(SphinxDirective):
     """``.. client-errors::`` prints every error that a client finds out by itself."""
 
     def run(self) -> list[nodes.Node]:
@@ -72,6 +104,7 @@ class ClientErrors(Directive):
             found = getattr(errors, name)
             if isinstance(found, type) and name == found.__name__ and not is_broker_error(found):
                 first = (found.__doc__ or "").split("\n\n")[0]
+                note_search_entry(self.env, "error", name, error_anchor(name))
                 rows.append(row(error(found), " ".join(first.split())))
         return [table((30, 70), row("Class", "Meaning"), rows)]
 
@@ -152,11 +185,12 @@ def row(*cells: nodes.Node | str) -> nodes.row:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("install", Install)
     app.add_directive("options", OptionList)
     app.add_directive("results", Results)
     app.add_directive("conditions", Conditions)
     app.add_directive("growth", Growth)
-    app.add_directive("targets", Targets)
+    app.add_directive("comparison", Comparison)
     app.add_directive("room", Room)
     app.add_directive("admin-calls", AdminCalls)
     app.add_directive("error-codes", ErrorCodes)

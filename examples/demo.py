@@ -1,8 +1,8 @@
 """Count the words of text files through Kafka, and say how fast it went.
 
-Sends every line as a record, reads the lines back, counts their words, sends the counts to a
-second topic, reads those back and prints a table of them. Without --bootstrap (or BOOTSTRAP in the
-environment) it starts a small fake cluster inside the process.
+Sends every line as a record with the name of its file as key, reads the lines back, counts their
+words, sends the counts to a second topic, reads those back and prints a table of them. Without
+--bootstrap (or BOOTSTRAP in the environment) it starts a small fake cluster inside the process.
 
     python examples/demo.py
     python examples/demo.py --bootstrap localhost:9092 some/file.txt some/directory
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import itertools
 import os
 import platform
 import re
@@ -30,6 +29,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
 from aiokafka.record import batch as record_batch
+from aiokafka.structs import ConsumerRecord
 from aiokafka.testing import FakeCluster
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -88,8 +88,10 @@ async def send_all(
     return len(futures)
 
 
-async def read_all(servers: str, topic: str, count: int, use: Callable[[str, str], object]) -> int:
-    """Give every record of a topic to `use`, until there were `count` of them."""
+async def read_all(
+    servers: str, topic: str, count: int, use: Callable[[ConsumerRecord[str, str]], object]
+) -> int:
+    """Call `use` with every record of a topic, until `count` records were read."""
     consumer = AIOKafkaConsumer(
         topic,
         bootstrap_servers=servers,
@@ -105,7 +107,7 @@ async def read_all(servers: str, topic: str, count: int, use: Callable[[str, str
                 raise KafkaTimeoutError(f"{topic}: only {seen} of {count} records came")
             for records in found.values():
                 for record in records:
-                    use(record.key or "", record.value or "")
+                    use(record)
                 seen += len(records)
     return seen
 
@@ -117,12 +119,16 @@ async def count_words(
     steps: list[Step] = []
     counts: Counter[str] = Counter()
     result: Counter[str] = Counter()
-    lines_read = itertools.count()
+    is_first = True
 
-    def count_line(_key: str, line: str) -> None:
-        if next(lines_read) == 0:
-            print(f"the first record was read {time.time() - began:.1f} s after the start")
-        counts.update(WORD.findall(line.lower()))
+    def count_line(record: ConsumerRecord[str, str]) -> None:
+        nonlocal is_first
+        if is_first:
+            print(f"the first record was read {time.time() - began:.1f} s after the start\n")
+            is_first = False
+        if record.offset < 2:
+            print(shown(record))
+        counts.update(WORD.findall((record.value or "").lower()))
 
     async with (
         topics(servers, "lines", "counts") as (lines, totals),
@@ -145,7 +151,9 @@ async def count_words(
         steps.append(Step("counts sent", sent, time.perf_counter() - start))
 
         start = time.perf_counter()
-        read = await read_all(servers, totals, sent, lambda w, n: result.update({w: int(n)}))
+        read = await read_all(
+            servers, totals, sent, lambda r: result.update({r.key or "": int(r.value or 0)})
+        )
         steps.append(Step("counts read", read, time.perf_counter() - start))
     assert result == counts
     return steps, result
@@ -167,17 +175,36 @@ async def topics(servers: str, *names: str) -> AsyncIterator[list[str]]:
             await admin.delete_topics(made)
 
 
-# -- the table
+# -- what is printed
 
 
-def table(steps: list[Step], counts: Counter[str], top: int) -> str:
+def shown(record: ConsumerRecord[str, str]) -> str:
+    """Where a record is in Kafka, and what is in it."""
+    value = record.value or ""
+    cut = f"{value[:44]}..." if len(value) > 47 else value
+    return (
+        f"{record.topic}, partition {record.partition}, offset {record.offset}: "
+        f"key {record.key!r}, value {cut!r}"
+    )
+
+
+WHERE_TO_GO = """
+Next:
+  examples/first.py           a program of 20 lines that sends and reads a record
+  DEMO=orders make demo       kill members of a group and brokers, and see that nothing is lost
+  docs/tutorial.rst           from an empty directory to a tested service, in half an hour
+  aiokafka testing serve      a Kafka for your own programs (pip install ".[cli]")"""
+
+
+def table(steps: list[Step], counts: Counter[str], top: int, where: str) -> str:
     most = counts.most_common(top)
     widest = max((number for _, number in most), default=1)
     lines = [f"{'word':<16} {'count':>7}", f"{'-' * 16} {'-' * 7}"]
     for word, number in most:
         bar = "#" * max(1, round(30 * number / widest))
         lines.append(f"{word[:16]:<16} {number:>7,}  {bar}")
-    lines += ["", f"{'step':<27} {'records':>9} {'seconds':>9} {'records/s':>11}"]
+    lines += ["", f"Rates are of this run{where}; docs/performance.rst compares clients."]
+    lines.append(f"{'step':<27} {'records':>9} {'seconds':>9} {'records/s':>11}")
     lines.append(f"{'-' * 27} {'-' * 9} {'-' * 9} {'-' * 11}")
     for step in steps:
         lines.append(f"{step.name:<27} {step.records:>9,} {step.seconds:>9.3f} {step.rate:>11,.0f}")
@@ -199,7 +226,8 @@ async def run(bootstrap: str, paths: list[Path], top: int, began: float) -> None
             f"on {where}"
         )
         steps, counts = await count_words(servers, paths, began)
-    print("\n" + table(steps, counts, top))
+    where = "" if bootstrap else ", with the cluster in the same process"
+    print("\n" + table(steps, counts, top, where) + "\n" + WHERE_TO_GO)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Log in by Kerberos, with a keytab or with the ticket that `kinit` left.
 
-Needs ``pip install "aiokafka[gssapi]"``, and /etc/krb5.conf (or KRB5_CONFIG) that knows the realm.
+Needs ``pip install ".[gssapi]"``, and /etc/krb5.conf (or KRB5_CONFIG) that knows the realm.
 """
 
 from __future__ import annotations

@@ -7,12 +7,14 @@ import asyncio
 import builtins
 import inspect
 import io
+import json
 import os
 import re
 import sys
 import tokenize
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,12 @@ import pytest
 from aiokafka import TransactionalSession, errors
 from aiokafka._config import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.options import MISSING
 from aiokafka._config.producer import ProducerConfig
 from aiokafka.health import ConsumerHealth
 from aiokafka.oauth._tokens import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics
+from aiokafka.testing.versions import RELEASES
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "aiokafka"
@@ -174,6 +178,7 @@ FOREIGN = {
     *("KafkaAdminClient", "KafkaConsumer", "KafkaProducer"),
     *("BufferError", "StatefulSet"),
     "MovedError",  # of examples/guides
+    *("KeyboardInterrupt", "NotImplementedError", "TaskGroup"),
 }
 
 
@@ -222,7 +227,9 @@ def test_every_class_that_owns_a_state_is_in_internals() -> None:
 
 def code_blocks(page: Path) -> list[str]:
     """The Python blocks of a page, without their indentation."""
-    found = re.findall(r"\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", page.read_text())
+    found = re.findall(
+        r"\.\. code-block:: python\n(?:    :.*\n)*\n((?:(?:    .*)?\n)+)", page.read_text()
+    )
     return ["\n".join(line[4:] for line in block.splitlines()) for block in found]
 
 
@@ -248,6 +255,99 @@ async def test_the_quick_start_runs(tmp_path: Path) -> None:
     lines = output.decode().splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["Ada", "Grace", "Barbara"]
     assert lines[-1].endswith("b'Barbara' b'Hello'")
+
+
+def test_the_program_of_the_readme_is_the_first_example() -> None:
+    (block,) = code_blocks(REPOSITORY / "README.rst")
+    assert block.strip() == (REPOSITORY / "examples" / "first.py").read_text().strip()
+
+
+def test_the_figures_of_the_readme_are_those_that_were_measured() -> None:
+    comparison = pytest.importorskip("benchmarks.comparison")
+    assert comparison.readme_table() in (REPOSITORY / "README.rst").read_text()
+
+
+RESULTS = REPOSITORY / "benchmarks" / "results.json"
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="a source distribution has no benchmarks")
+def test_sentences_about_cpu_agree_with_the_measurements() -> None:
+    store = json.loads(RESULTS.read_text())
+
+    def ratio(row: str, other_row: str, other: str = "ours") -> float:
+        ours = store[row]["clients"]["ours"]["cpu_after"]
+        return float(ours / store[other_row]["clients"][other]["cpu_after"])
+
+    # performance, tuning, faq: "`getmany` takes up to a third less CPU than `async for`"
+    for setting in ("100", "100-group"):
+        assert 2 / 3 <= ratio(f"getmany-{setting}", f"iterate-{setting}") < 1
+    # performance: `send` takes "about as much as confluent-kafka, three times as much as franz-go"
+    assert 0.85 < ratio("send-100", "send-100", "confluent") < 1.15
+    assert 2.5 < ratio("send-16k", "send-16k", "franz-go") < 3.5
+
+
+UNITS = {"KiB": 1024, "MiB": 1024**2, "s": 1000}
+
+
+def options_in_tables(page: Path) -> dict[str, str]:
+    """Return the options of simple tables, with the default beside them."""
+    rows = [re.split(r" {2,}", line.strip()) for line in page.read_text().splitlines()]
+    option = re.compile(r"`([a-z_]+)`")
+    default = re.compile(r"None|\d+(?: [A-Za-z]+)?")
+    found = {}
+    for cells in rows:
+        named = [match[1] for cell in cells if (match := option.match(cell))]
+        defaults = [cell for cell in cells if default.fullmatch(cell)]
+        if named and defaults:
+            found[named[0]] = defaults[0]
+    return found
+
+
+@pytest.mark.parametrize(("page", "count"), [("tuning", 9), ("producer", 3)])
+def test_tables_show_the_defaults_of_options(page: str, count: int) -> None:
+    shown = options_in_tables(DOCS / f"{page}.rst")
+    assert len(shown) >= count
+    configs = (ClientConfig, ProducerConfig, ConsumerConfig)
+    described = [option for config in configs for option in config.describe()]
+    defaults = {option.keyword: option.default for option in described}
+    given = {keyword: text for keyword, text in shown.items() if defaults[keyword] is not MISSING}
+    for keyword, text in given.items():
+        number, _, unit = text.partition(" ")
+        expected = None if text == "None" else int(number) * UNITS.get(unit, 1)
+        assert defaults[keyword] == expected, keyword
+
+
+def test_the_table_of_extras_has_each_extra_once() -> None:
+    project = (REPOSITORY / "pyproject.toml").read_text()
+    (section,) = re.findall(r"\[project\.optional-dependencies\]\n((?:(?!\[).*\n)+)", project)
+    extras = re.findall(r"^([a-z]+) = ", section, re.MULTILINE)
+    table = re.findall(r"^``([a-z]+)``  ", (DOCS / "install.rst").read_text(), re.MULTILINE)
+    assert sorted(table) == sorted(extras)
+    assert set(extras) - {"all"} <= set(
+        re.findall(r"``([a-z]+)``", (REPOSITORY / "README.rst").read_text())
+    )
+
+
+@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "README.rst"], ids=lambda page: page.stem)
+def test_pages_name_the_newest_kafka_and_never_the_other_package(page: Path) -> None:
+    text = page.read_text()
+    assert set(re.findall(r"0\.9 to (\d\.\d)", text)) <= {RELEASES[-1]}
+    # `pip install "aiokafka[cli]"` installs another package; pages use the directive `install`.
+    assert "aiokafka[" not in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_first_cells_of_simple_tables_have_one_line(page: Path) -> None:
+    """Sphinx begins a new row at each line with text in the first column."""
+    lines = page.read_text().splitlines()
+    borders = [n for n, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
+    for start, end in pairwise(borders):
+        if lines[start] != lines[end] or "" in lines[start:end]:
+            continue
+        columns = [match.start() for match in re.finditer("=+", lines[start])]
+        rows = lines[start + 1 : end]
+        alone = [row for row in rows if row[: columns[1]].strip() and not row[columns[1] :].strip()]
+        assert not alone or alone == rows  # a heading over all columns
 
 
 # Variables of the environment and files at the root.

@@ -11,7 +11,7 @@ import aiokafka
 from aiokafka import errors
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-NEWEST_CODE = 133  # Kafka 4.3
+NEWEST_CODE = 136  # Kafka 4.4
 
 # Name, retriable, invalid_metadata of codes where users or clients rely on them.
 KNOWN = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer, options
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.admin import AdminConfig
 from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.options import show_options
 from aiokafka._config.producer import ProducerConfig
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -44,6 +46,24 @@ def test_signatures_name_every_option(cls: type[Any]) -> None:
         assert parameters[name].annotation != inspect.Parameter.empty
         assert f"`{name}" in (cls.__doc__ or "")
     assert not [each for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+
+
+def test_a_signature_may_be_compared_copied_changed_and_bound() -> None:
+    """It is computed when it is read; each use here is the first one."""
+
+    def first() -> inspect.Signature:
+        def function(own: int, **options: object) -> str:
+            return ""
+
+        show_options(function, SecurityConfig, sasl_mechanism=lambda: "OAUTHBEARER")
+        return inspect.signature(function)
+
+    read = first()
+    assert read.parameters["sasl_mechanism"].default == "OAUTHBEARER"
+    assert first() == read and hash(first()) == hash(read) and str(first()) == str(read)
+    assert copy.copy(first()) == read
+    assert first().replace(return_annotation=int).return_annotation is int
+    assert first().bind(1, ssl_context=None).arguments == {"own": 1, "ssl_context": None}
 
 
 @pytest.mark.parametrize("cls", CLIENTS)

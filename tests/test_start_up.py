@@ -21,7 +21,7 @@ NOT_IN_A_CONSUMER = (
     *("aiokafka.consumer._metrics", "aiokafka.consumer.group.group"),
     *("aiokafka.consumer.group.classic", "aiokafka.consumer.group.kip848", "aiokafka.producer"),
     *("aiokafka.consumer.group.state", "aiokafka.consumer.position.committed"),
-    *("aiokafka._config.producer", "aiokafka.record.legacy"),
+    *("aiokafka._config.producer", "aiokafka.record.legacy", "aiokafka.coordinator"),
     *("aiokafka._interception", "aiokafka.consumer._interception"),
 )
 

@@ -8,6 +8,7 @@ of what a client needs until its first record is written by them and compiled on
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -21,7 +22,7 @@ if __name__ == "__main__":
 
 from aiokafka.protocol import _codegen
 from aiokafka.protocol._codegen import Source, make_decoder, make_encoder
-from aiokafka.protocol.compiler import GENERATED, generated_version
+from aiokafka.protocol.compiler import GENERATED, generated_versions
 from aiokafka.protocol.messages import APIS, request_class
 from aiokafka.protocol.schema import EMPTY, Struct
 
@@ -40,6 +41,41 @@ new = object.__new__
 bools = (False, True)
 flags = {{False: 0, True: 1}}
 '''
+
+COMPILED = ("producer",)
+"""The roles whose codecs Cython compiles: their messages are encoded for each batch of records. The
+codecs of all roles would double the time of the build."""
+
+# The functions of a generated module: the pattern of the first line, the C signature, and the local
+# variables that are C integers. `Writer` in `_codegen` chooses these names. C integers are checked
+# as Python's are: no length exceeds 32 bits, so sums do not overflow.
+_SIGNATURES = (
+    (r"encode_\w+\(o, out\)", "cpdef list {}(object o, bytearray out)", r"n\d+"),
+    (r"decode_\w+\(buf, pos\)", "cpdef tuple {}(object buf, Py_ssize_t pos)", r"size|[ne]\d+"),
+    (
+        r"tags_\w+\(buf, pos, limit, o\)",
+        "cpdef Py_ssize_t {}(object buf, Py_ssize_t pos, Py_ssize_t limit, object o) except -1",
+        r"size|count|tag|length|previous|[ne]\d+",
+    ),
+)
+
+
+def declarations(text: str) -> str:
+    """Return the C types of the functions in `text`, a generated module."""
+    found = ["cimport cython"]
+    for function in re.split(r"^def ", text, flags=re.MULTILINE)[1:]:
+        for head, signature, integers in _SIGNATURES:
+            if re.match(head, function):
+                names = sorted(
+                    set(re.findall(rf"\b(?:{integers})\b(?= [-+]?= |, pos = |,\) = )", function))
+                )
+                typed = ", ".join(f"{name}=Py_ssize_t" for name in names)
+                found.append(
+                    "\n"
+                    + (f"@cython.locals({typed})\n" if names else "")
+                    + signature.format(function.partition("(")[0])
+                )
+    return "\n".join(found) + "\n"
 
 
 class Module:
@@ -125,16 +161,18 @@ def text_of(role: str) -> str:
     for api_key, (_, name) in sorted(APIS.items()):
         if GENERATED.get(name) == role:
             request = request_class(api_key)
-            version = generated_version(name, request)
-            flexible = request.FLEXIBLE is not None and version >= request.FLEXIBLE
-            module.add("encode", request, version, flexible)
-            module.add("decode", request.RESPONSE, version, flexible)
+            for version in generated_versions(name, request):
+                flexible = request.FLEXIBLE is not None and version >= request.FLEXIBLE
+                module.add("encode", request, version, flexible)
+                module.add("decode", request.RESPONSE, version, flexible)
     return module.text()
 
 
 def texts() -> dict[Path, str]:
     """Return the files with the text that each should have."""
     found = {FOLDER / f"{role}.py": text_of(role) for role in sorted(set(GENERATED.values()))}
+    for role in COMPILED:
+        found[FOLDER / f"{role}.pxd"] = declarations(found[FOLDER / f"{role}.py"])
     found[FOLDER / "__init__.py"] = '"""Codecs, written by `tools/generate_codecs.py`."""\n'
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._config.client import ClientConfig, OptionalAddresses
+from aiokafka._config.client import ClientConfig, OptionalServers
 from aiokafka._config.options import MISSING, option
 
 if TYPE_CHECKING:
@@ -14,20 +14,20 @@ __all__ = ["AdminConfig"]
 
 
 class AdminConfig(ClientConfig):
-    """Options of an admin client. An admin client connects to brokers or to controllers."""
+    """Options of an admin client, which connects to brokers or to controllers."""
 
     bootstrap_controllers: tuple[tuple[str, int], ...] | None = option(
-        OptionalAddresses(),
+        OptionalServers(),
         "bootstrap_controllers",
         None,
-        "Controllers to ask in place of brokers (KIP-919, Kafka 3.7), also while no broker runs; "
-        "give it instead of bootstrap_servers.",
+        """Controllers to connect to instead of brokers (KIP-919, Kafka 3.7), for example while no
+        broker runs. Excludes bootstrap_servers.""",
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.bootstrap_controllers is not None:
             object.__setattr__(self, "bootstrap_servers", self.bootstrap_controllers)
+        super().__post_init__()
 
     @property
     def is_for_controllers(self) -> bool:
@@ -36,8 +36,10 @@ class AdminConfig(ClientConfig):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Return the configuration from public keywords. Raises ValueError if both
-        `bootstrap_servers` and `bootstrap_controllers` are given."""
+        """Return the configuration from option keywords.
+
+        Raises ValueError if both `bootstrap_servers` and `bootstrap_controllers` are given.
+        """
         given = [options.get(f"bootstrap_{each}") for each in ("servers", "controllers")]
         if all(each is not None and each is not MISSING for each in given):
             raise ValueError("bootstrap_servers, bootstrap_controllers: give one of them, not both")

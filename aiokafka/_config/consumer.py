@@ -11,12 +11,12 @@ from aiokafka._config.options import (
     MOST_SENT_MS,
     Choice,
     Flag,
-    Function,
     Instance,
     Instances,
     Milliseconds,
     Number,
     Options,
+    Serde,
     Text,
     nested,
     option,
@@ -39,7 +39,10 @@ _MEBIBYTE = 1024 * 1024
 
 
 class _OffsetReset:
-    """An option type: the reset policy, for partitions without a valid position (KIP-1106)."""
+    """An option type: the reset policy for partitions without a valid position (KIP-1106).
+
+    A timedelta is converted to "by_duration:" and an ISO 8601 duration.
+    """
 
     accepts = (
         "'earliest', 'latest', 'none', a timedelta that is not negative, or 'by_duration:' and an "
@@ -60,7 +63,7 @@ class _OffsetReset:
         return name
 
     def _by_duration(self, value: Any) -> str:
-        from datetime import timedelta  # imported on demand: most programs do not need it
+        from datetime import timedelta  # imported here, because most programs do not need it
 
         if not isinstance(value, timedelta):
             raise TypeError
@@ -70,7 +73,10 @@ class _OffsetReset:
 
 
 def parse_duration(text: str) -> float:
-    """Return the number of seconds in an ISO 8601 duration, such as `P1DT2H30M0.5S`."""
+    """Return the number of seconds in an ISO 8601 duration, such as `P1DT2H30M0.5S`.
+
+    Raises ValueError for other texts, and for years, months and weeks.
+    """
     found = re.fullmatch(
         r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
         text,
@@ -83,7 +89,7 @@ def parse_duration(text: str) -> float:
 
 
 class _PollLimit:
-    """An option type: a positive integer or None. Any other value raises ValueError."""
+    """An option type: a positive integer or None. Other values of any type raise ValueError."""
 
     accepts = "an integer of at least 1, or None"
     annotation = "int | None"
@@ -97,7 +103,7 @@ class _PollLimit:
 
 
 class _Assignors:
-    """An option type: partition assignors, the preferred assignor first."""
+    """An option type: partition assignors, in the order of preference."""
 
     accepts = "a list or tuple of at least one partition assignor"
     annotation = "Sequence[type[AbstractPartitionAssignor] | AbstractPartitionAssignor]"
@@ -112,7 +118,7 @@ class _Assignors:
 
 
 class ConsumerConfig(Options):
-    """Options of a consumer, in addition to those in `client`."""
+    """The options of a consumer; `client` has the options of all clients."""
 
     @property
     def introduction(self) -> dict[str, Any]:
@@ -133,131 +139,153 @@ class ConsumerConfig(Options):
         Text(optional=True),
         "group_id",
         None,
-        "Group to join and to commit offsets for; None for neither: every partition is read.",
-        when="""To divide partitions among processes and to go on after a restart: nearly
-        always.""",
+        """Group to join, and to commit offsets for. None: no group; then the consumer reads all
+        partitions of its topics.""",
+        when="To divide partitions among processes, or to continue after a restart: nearly always.",
     )
     group_instance_id: str | None = option(
         Text(optional=True, empty=False),
         "group_instance_id",
         None,
-        "Name of a static member, which keeps its partitions over a restart (KIP-345).",
-        when="If restarts must not rebalance: the name of the pod in a StatefulSet.",
+        "Id of a static member, which keeps its partitions during a restart (KIP-345).",
+        when="""If restarts must not cause rebalances: for example the name of the pod in a
+        StatefulSet.""",
     )
     group_protocol: str = option(
         Choice(GROUP_PROTOCOLS),
         "group_protocol",
         "classic",
-        """How members come to their partitions: with classic one of them assigns, with consumer the
-        broker does (KIP-848, Kafka 4.0).""",
-        when="""To consumer with brokers of Kafka 4.0 and later: rebalances stop only what
-        moves.""",
+        """Protocol of the group: with classic, one of the members assigns the partitions; with
+        consumer, the broker does (KIP-848, Kafka 4.0).""",
+        when="""To consumer with brokers of Kafka 4.0 and later: a rebalance then stops only the
+        partitions that move.""",
     )
     group_remote_assignor: str | None = option(
         Text(optional=True, empty=False),
         "group_remote_assignor",
         None,
-        """Assignor of the broker for group_protocol="consumer": uniform, range, or one that it is
-        configured with (group.consumer.assignors); None for the broker's first.""",
-        when='With group_protocol="consumer", if the default of the brokers does not suit.',
+        """Assignor of the broker for group_protocol="consumer": uniform, range, or another one in
+        group.consumer.assignors; None: the first one there.""",
+        when="""With group_protocol="consumer", to use another assignor than the broker's first
+        one.""",
     )
-    key_deserializer: Callable[[bytes], Any] | None = option(
-        Function(),
+    key_deserializer: Callable[..., Any] | None = option(
+        Serde("deserialize"),
         "key_deserializer",
         None,
-        """Turns the bytes of a key into what a record holds; called with None for a record without
-        key. See value_deserializer.""",
-        annotation="Callable[[bytes], Any] | None",
-        when="When keys are no bytes.",
+        """Converts the bytes of a key to the key of the record; called with None for a record
+        without a key. See value_deserializer.""",
+        annotation="Callable[..., Any] | None",
+        when="If keys are not bytes.",
     )
-    value_deserializer: Callable[[bytes], Any] | None = option(
-        Function(),
+    value_deserializer: Callable[..., Any] | None = option(
+        Serde("deserialize"),
         "value_deserializer",
         None,
-        """Turns the bytes of a value into what a record holds; called with None for a record
-        without value (a tombstone). If it raises, the call raises RecordDeserializationError, with
-        topic, partition, offset and the raw record, again and again until the application goes past
-        it: consumer.seek(error.topic_partition, error.offset + 1). Records before it are returned
-        first.""",
-        annotation="Callable[[bytes], Any] | None",
-        when="When values are no bytes.",
+        """Converts the bytes of a value to the value of the record; called with None for a record
+        without a value (a tombstone). It is called with a SerializationContext, too, if its second
+        parameter has the name ctx; it returns the result or an awaitable, which the call that reads
+        awaits. If it raises an exception, records before this one are returned first; then each
+        read of the partition raises RecordDeserializationError with topic, partition, offset and
+        raw record, until the application skips the record:
+        consumer.seek(error.topic_partition, error.offset + 1). See on_deserialization_error.""",
+        annotation="Callable[..., Any] | None",
+        when="If values are not bytes.",
+    )
+    on_deserialization_error: str = option(
+        Choice(("raise", "skip", "raw")),
+        "on_deserialization_error",
+        "raise",
+        """What to do with a record if a deserializer raises an exception. raise: raise
+        RecordDeserializationError, with each read until the application seeks past the record.
+        skip: leave the record out; the position moves past it. raw: return the record with its key
+        and value as bytes, and the error in record.deserialization_error. With skip and raw, the
+        consumer logs a warning and counts the record in health().unreadable.""",
+        java="",
+        when="""To raw to send unreadable records to another topic; to skip if they may be lost.""",
     )
     fetch_max_wait: float = option(
         Milliseconds(0, is_sent=True),
         "fetch_max_wait_ms",
         500,
-        "How long a broker waits until it has fetch_min_bytes.",
+        "Maximum time that a broker waits for fetch_min_bytes before it responds to a fetch.",
         java="fetch.max.wait.ms",
-        when="Smaller for latency when fetch_min_bytes is large.",
+        when="Smaller for low latency if fetch_min_bytes is large.",
     )
     fetch_min_bytes: int = option(
         Number(0),
         "fetch_min_bytes",
         1,
-        "Bytes that a broker tries to collect before it answers.",
-        when="""Larger (10,000 to 1,000,000) to spare brokers and processor, at the price of
-        latency.""",
+        """Number of bytes that a broker waits for before it responds to a fetch, up to
+        fetch_max_wait_ms.""",
+        when="""Larger (10,000 to 1,000,000) to reduce the load of brokers and client, at the cost
+        of latency.""",
     )
     fetch_max_bytes: int = option(
         Number(0),
         "fetch_max_bytes",
         50 * _MEBIBYTE,
-        "Most bytes in one answer of a broker.",
-        when="Smaller in a small container.",
+        "Maximum number of bytes in one response to a fetch.",
+        when="Smaller in a container with little memory.",
     )
     max_partition_fetch_bytes: int = option(
         Number(0),
         "max_partition_fetch_bytes",
         _MEBIBYTE,
-        "Most bytes of one partition in one answer; one larger batch is sent all the same.",
-        when="Larger for throughput with few partitions; smaller with many and little memory.",
+        """Maximum number of bytes of one partition in one response to a fetch. If the first batch
+        is larger, it is returned nevertheless.""",
+        when="""Larger for throughput with few partitions; smaller with many partitions and little
+        memory.""",
     )
     fetch_buffer_memory: int = option(
         Number(1, 2**63 - 1),
         "fetch_buffer_memory",
         64 * _MEBIBYTE,
-        "Bytes fetched ahead of the application, over all brokers.",
+        """Maximum number of bytes that are fetched before the application requests the records,
+        over all brokers.""",
         java="",
-        when="Smaller in a small container; larger for throughput over slow links.",
+        when="Smaller in a container with little memory; larger for throughput over slow networks.",
     )
     max_decompressed_bytes: int = option(
         Number(1, 2**63 - 1),
         "max_decompressed_bytes",
         256 * _MEBIBYTE,
-        "Refuse a batch that would decompress to more bytes than this.",
+        "Reject a batch that would have more than this number of bytes after decompression.",
         java="",
-        when="Larger if batches that are trusted compress that well.",
+        when="Larger if batches from trusted producers have such a compression ratio.",
     )
     default_api_timeout: float = option(
         Milliseconds(1),
         "default_api_timeout_ms",
         60_000,
-        "How long a call that has no time limit of its own may take.",
-        when="Smaller where a caller waits.",
+        "Timeout of calls that have no timeout argument.",
+        when="Smaller if a user waits for the call.",
     )
     unreachable_timeout: float | None = option(
         Milliseconds(1, optional=True),
         "unreachable_timeout_ms",
         None,
-        """Reading raises KafkaUnreachableError when the group's coordinator, or the brokers of all
-        partitions, have not answered for this long; None: it waits for them without limit.""",
+        """Raise KafkaUnreachableError from calls that read records if the group's coordinator, or
+        the brokers of all partitions, have not responded for this time; None: these calls wait
+        without limit.""",
         java="",
-        when="""If the program has to end or to tell when the cluster is away, not to wait for
-        it.""",
+        when="""If the program has to end, or to report the outage, instead of waiting for the
+        cluster.""",
     )
     max_poll_records: int | None = option(
         _PollLimit(),
         "max_poll_records",
         None,
-        "Most records that getmany returns; None: no limit.",
+        "Maximum number of records that getmany returns; None: no limit.",
         opening="`max_poll_records` should be positive Integer",
-        when="To the number of records that are processed well within max_poll_interval_ms.",
+        when="To a number of records that are certainly processed within max_poll_interval_ms.",
     )
     consumer_timeout: float = option(
         Milliseconds(0),
         "consumer_timeout_ms",
         200,
-        "Accepted for compatibility; the consumer waits for data without polling.",
+        """Has no effect: the consumer waits for records without polling. Accepted for programs
+        written for aiokafka 0.14.""",
         java="",
         when="Never.",
     )
@@ -265,39 +293,40 @@ class ConsumerConfig(Options):
         _OffsetReset(),
         "auto_offset_reset",
         "latest",
-        """Where to start without a valid position: earliest is the oldest record, latest is after
-        the newest, none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a
-        timedelta, or by_duration:, the first record not older than that (KIP-1106).""",
-        when="""To earliest if a new group must not miss what is there; to none to decide in the
+        """Where to start in a partition without a valid position: earliest is the first record,
+        latest the end; none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a
+        timedelta, or by_duration:, start at the first record that is not older (KIP-1106).""",
+        when="""To earliest if a new group must not skip existing records; to none to decide in the
         program.""",
     )
     enable_auto_commit: bool = option(
         Flag(),
         "enable_auto_commit",
         True,
-        "Commit in the background what the application has finished: all that was returned before "
-        "its latest call.",
-        when="False to commit after the work is done, or to keep offsets elsewhere.",
+        """Commit offsets in the background, at an interval. Records count as finished if they were
+        returned before the latest call of getone or getmany.""",
+        when="To False to commit after the records were processed, or to store offsets elsewhere.",
     )
     auto_commit_interval: float = option(
         Milliseconds(0),
         "auto_commit_interval_ms",
         5_000,
-        "Time between such commits.",
-        when="Smaller to see fewer records again after a crash.",
+        "Time between two automatic commits (enable_auto_commit).",
+        when="Smaller to read fewer records again after a crash.",
     )
     check_crcs: bool = option(
         Flag(),
         "check_crcs",
         True,
-        "Check the checksum of every batch that is read.",
+        "Verify the checksum of every fetched batch.",
         when="Hardly ever.",
     )
     isolation_level: str = option(
         Choice(("read_uncommitted", "read_committed")),
         "isolation_level",
         "read_uncommitted",
-        "Whether records of open and aborted transactions are read.",
+        """read_uncommitted: return the records of open and aborted transactions as well.
+        read_committed: do not return them.""",
         opening="Incorrect isolation level {}",
         when="To read_committed if producers use transactions.",
     )
@@ -305,65 +334,69 @@ class ConsumerConfig(Options):
         Flag(),
         "exclude_internal_topics",
         True,
-        "Leave internal topics out when topics are listed or matched by a pattern that is a str.",
+        """Omit internal topics from the list of topics, and from the topics that match a pattern
+        given as a str.""",
         java="exclude.internal.topics",
-        when="False to look at __consumer_offsets by a pattern.",
+        when="To False to read __consumer_offsets by a pattern.",
     )
     partition_assignment_strategy: tuple[Any, ...] = option(
         _Assignors(),
         "partition_assignment_strategy",
         (),
-        "Ways to assign partitions in a group, in the order of preference.",
-        when="""To the cooperative assignor, so that a rebalance stops only what moves; in a group
-        with members of other clients, to an assignor that all of them have.""",
+        "Assignors for the partitions of a group, in the order of preference (classic protocol).",
+        when="""To the cooperative assignor, so that a rebalance stops only the partitions that
+        move; in a group with members of other clients, to an assignor that all of them have.""",
     )
     session_timeout: float = option(
         Milliseconds(1, is_sent=True),
         "session_timeout_ms",
         10_000,
-        "The group removes a member that has sent no heartbeat for this long (classic protocol).",
-        when="""Larger (45,000) if the event loop or the network stalls; smaller to replace dead
-        members earlier.""",
+        "Time without a heartbeat after which the group removes a member (classic protocol).",
+        when="""Larger (45,000) if the event loop or the network may stall; smaller to replace
+        failed members earlier.""",
     )
     heartbeat_interval: float = option(
         Milliseconds(1),
         "heartbeat_interval_ms",
         3_000,
-        "Time between heartbeats, less than session_timeout_ms (classic protocol).",
-        when="Together with session_timeout_ms: a third of it.",
+        "Time between two heartbeats; less than session_timeout_ms (classic protocol).",
+        when="Together with session_timeout_ms, to a third of it.",
     )
     max_poll_interval: float = option(
         Milliseconds(1),
         "max_poll_interval_ms",
         300_000,
-        "A member that has not asked for records for this long leaves the group.",
-        when="Larger if a batch takes longer; better: fewer records a batch.",
+        "Time without a call of getone or getmany after which a member leaves the group.",
+        when="""Larger if processing takes longer; or process fewer records at a time
+        (max_poll_records).""",
     )
     rebalance_timeout: float | None = option(
         Milliseconds(1, optional=True, is_sent=True),
         "rebalance_timeout_ms",
         None,
-        """How long a member may take to give up partitions in a rebalance. None:
-        session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".""",
+        """Time that members have to revoke partitions in a rebalance. None: session_timeout_ms, or
+        max_poll_interval_ms with group_protocol="consumer".""",
         java="max.poll.interval.ms",
-        when="Larger if giving up partitions takes long, as flushing a buffer does.",
+        when="""Larger if the listener needs long to release partitions, for example to flush a
+        buffer.""",
     )
 
     interceptors: tuple[ConsumerInterceptor, ...] = option(
         Instances("aiokafka.interceptors", "ConsumerInterceptor"),
         "interceptors",
         (),
-        "See records before they are returned, and may change them, in this order.",
+        """Interceptors that get the records before they are returned, and may change them; called
+        in this order.""",
         java="interceptor.classes",
-        when="To read headers or to count, in all programs alike.",
+        when="To read headers or count records in the same way in all programs.",
     )
     metrics_collector: ConsumerMetricsCollector | None = option(
         Instance(ConsumerMetricsCollector),
         "metrics_collector",
         None,
-        "Is called with what is fetched, returned and committed.",
+        "Is called after fetches, for returned records, with the lag, and after commits.",
         java="metric.reporters",
-        when="To feed a system for metrics that has no adapter here.",
+        when="To send metrics to a system for which there is no adapter in this package.",
     )
 
     def __post_init__(self) -> None:
@@ -387,8 +420,10 @@ class ConsumerConfig(Options):
             object.__setattr__(self, "rebalance_timeout", timeout)
 
     def _refuse_classic_options(self) -> None:
-        """Raise ValueError if an option of the classic protocol is set: with
-        group_protocol="consumer", a setting of the broker replaces the option."""
+        """Raise ValueError if an option that only the classic protocol has is not at its default.
+
+        With group_protocol="consumer", a setting of the broker takes its place.
+        """
         options = {each.name: each for each in self.describe()}
         for name, instead in _CLASSIC_OPTIONS.items():
             described = options[name]
@@ -405,7 +440,7 @@ class ConsumerConfig(Options):
 
     @property
     def reset_duration(self) -> float | None:
-        """The duration in `auto_offset_reset="by_duration:..."` in seconds; None for other
-        policies."""
+        """The duration in `auto_offset_reset`, in seconds; None for other policies than
+        "by_duration:"."""
         name, _, rest = self.auto_offset_reset.partition(":")
         return parse_duration(rest) if name == "by_duration" else None

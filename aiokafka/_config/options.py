@@ -3,18 +3,21 @@
 A configuration class declares each option once, by a field with `option(...)`: the keyword, the
 accepted values, the default in public units (milliseconds), and a help text.
 `Options.from_options` checks and converts keywords, and returns a frozen object; `describe` returns
-the declarations, from which documents and types are generated.
+the declarations, from which the documentation and `aiokafka.options` are generated.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter, Signature, signature
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -25,19 +28,19 @@ else:
         return lambda cls: cls
 
 
-# The longest time in requests, which encode times as int32.
+# The longest time in milliseconds that fits into a request, which encodes times as int32.
 MOST_SENT_MS = 2**31 - 1
 
-_LONGEST_TEXT = 2**15 - 1  # bytes
-_MOST_SHOWN = 200  # characters
+_LONGEST_TEXT = 2**15 - 1  # maximum bytes of a string in a request; longer values are rejected
+_MOST_SHOWN = 200  # characters of a value in an error text; the rest of a longer value is left out
 
 
 class Kind(Protocol):
-    """The type of an option: which values it accepts, and how it converts them."""
+    """The type of an option: it defines which values are accepted, and converts them."""
 
     @property
     def accepts(self) -> str:
-        """The accepted values in words, which complete the error text "must be ..."."""
+        """The accepted values in words, as they follow "must be" in an error text."""
 
     @property
     def annotation(self) -> str:
@@ -50,9 +53,11 @@ class Kind(Protocol):
 class Option:
     """One option: a field of a configuration class, with its public description.
 
-    `default` is in public units, `converted_default` in internal units. `java` is the name of the
-    option in Java's client, "" if Java's client has no such option; `when` says when to change the
-    option. The texts are made when they are read, which few programs do.
+    `default` is in public units (milliseconds), `converted_default` in internal units (seconds).
+    `java` is the name of the option in the Java client, "" if it has no such option; `when` says
+    when to change the option. `is_shown` says whether the `repr` of a configuration has the value;
+    `opening` is the start of the error text for a wrong value. `help`, `java` and `when` are
+    computed only when they are read, because few programs read them.
     """
 
     __slots__ = (
@@ -144,7 +149,7 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""Stands for an omitted option, where None and every other value have their own meaning."""
+"""Stands for an option that is not given, because None may be a valid value."""
 
 
 class Number:
@@ -175,8 +180,10 @@ class Number:
 
 
 class Milliseconds:
-    """An option type: a time in milliseconds, converted to seconds. `is_sent` limits a time that
-    requests contain to 24 days, the maximum of an int32."""
+    """An option type: a time in milliseconds, converted to seconds.
+
+    If `is_sent`, the time is sent in requests, which limit it to an int32 (24 days).
+    """
 
     def __init__(
         self, minimum: float = 0, optional: bool = False, *, is_sent: bool = False
@@ -207,8 +214,7 @@ class Milliseconds:
 
 
 class Choice:
-    """An option type: one of `values`. The type must match, too: 1.0 and True are not accepted
-    as 1."""
+    """An option type: one of `values`, with the same type: 1.0 and True are not accepted as 1."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.values = values
@@ -235,8 +241,10 @@ class Choice:
 
 
 class Text:
-    """An option type: a string. `optional` permits None, `empty` permits "". Error texts do not
-    show the value if `secret`."""
+    """An option type: a string. `optional` allows None, `empty` allows "".
+
+    If `secret`, error texts do not show the value.
+    """
 
     def __init__(self, optional: bool = False, secret: bool = False, empty: bool = True) -> None:
         self.optional = optional
@@ -264,8 +272,8 @@ class Text:
 
 
 class TextSource:
-    """An option type: a string, a function that returns a string and is called at each use, or
-    None."""
+    """An option type: a string, None, or a function that returns a string (or an awaitable of
+    it). The function is called each time the string is needed."""
 
     accepts = "a string, a function or coroutine function that gives one, or None"
     annotation = "Credential | None"
@@ -282,7 +290,7 @@ class TextSource:
 
 
 class Flag:
-    """An option type: True or False, or an equal number such as 1."""
+    """An option type: True or False; the equal numbers 1 and 0 are converted."""
 
     accepts = "True or False"
     annotation = "bool"
@@ -315,6 +323,22 @@ class Function:
         return value  # type: ignore[no-any-return]
 
 
+class Serde(Function):
+    """An option type: a serializer or deserializer. `method` is the method of an object of
+    kafka-python's form, which is not callable: "serialize" or "deserialize"."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self._method = method
+
+    @property
+    def accepts(self) -> str:
+        return f"a function or None, or an object with a method {self._method}()"
+
+    def convert(self, value: Any) -> Any:
+        return value if callable(getattr(value, self._method, None)) else super().convert(value)
+
+
 class Instance:
     """An option type: an instance of `cls`, or None."""
 
@@ -330,8 +354,10 @@ class Instance:
 
 
 class Instances:
-    """An option type: a list of instances of the class `name`, converted to a tuple. The class is
-    imported only to check elements, so an empty list costs no import."""
+    """An option type: a list or tuple of instances of the class `name`, converted to a tuple.
+
+    The class is imported only to check elements, so that an empty list does not import its module.
+    """
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
@@ -349,8 +375,10 @@ class Instances:
 
 
 class Having:
-    """An option type: an instance of any class with the method `method`, or None. Error texts do
-    not show the value, which may contain a secret."""
+    """An option type: an instance of any class with the method `method`, or None.
+
+    Error texts do not show the value, because it may contain a secret.
+    """
 
     secret = True
 
@@ -368,8 +396,8 @@ class Having:
 
 
 class HavingOrFunction(Having):
-    """An option type: an object with the method `method`, a function that returns such an object
-    and is called at each use, or None."""
+    """An option type: an object with the method `method`, None, or a function that returns such
+    an object. The function is called each time the object is needed."""
 
     def convert(self, value: Any) -> Any:
         is_function = callable(value) and not isinstance(value, type)
@@ -395,12 +423,16 @@ def option(
     """Declare an option of a configuration class.
 
     Args:
-        default: The default in public units; converted once, when the class is created.
+        kind: The type of the option.
+        keyword: The name of the option, as a keyword of the constructor.
+        default: The default in public units, or MISSING. It is converted once, when the class is
+            created.
+        help: The meaning of the option, for docstrings and the documentation.
         repr: Whether the `repr` of a configuration shows the value.
-        opening: The start of the error text, where programs may match a text of aiokafka.
-        annotation: A more specific type annotation than that of `kind`.
-        java: The name in Java's client: by default the keyword with dots, "" if Java's client has
-            no such option.
+        opening: The start of the error text, if programs may match that of aiokafka 0.14.
+        annotation: The type annotation, if it is more specific than that of `kind`.
+        java: The name in the Java client: by default the keyword with dots, "" if the Java client
+            has no such option.
         when: When to change the option.
     """
     return Option(kind, keyword, default, help, repr, opening, annotation, java, when)
@@ -413,8 +445,8 @@ def nested(config: type[Options]) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
 class Options:
-    """Base of the configuration classes: frozen objects with keyword-only fields, which are
-    declared by `option` and `nested` and all have defaults."""
+    """Base class of the configuration classes. Their objects are frozen. Their fields are declared
+    by `option` and `nested`, are keyword-only, and all have defaults."""
 
     _fields: ClassVar[dict[str, Option | _Nested]] = {}
 
@@ -425,14 +457,14 @@ class Options:
 
     def __init__(self, **values: Any) -> None:
         for name, field in self._fields.items():
-            # `setattr` would raise, because the object is frozen.
+            # Write to `__dict__`, because `__setattr__` raises: the object is frozen.
             self.__dict__[name] = values.pop(name) if name in values else field.make_default()
         if values:
             raise TypeError(f"{type(self).__name__} has no field {min(values)!r}")
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check rules that concern several fields; called at the end of `__init__`."""
+        """Check rules about several fields. Called at the end of `__init__`, for subclasses."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
@@ -449,8 +481,9 @@ class Options:
     def from_options(cls, **options: Any) -> Self:
         """Return the configuration from option keywords.
 
-        Raises TypeError for an unknown keyword or a value of a wrong type, ValueError for a value
-        that is not accepted, with the keyword, the value and the accepted values.
+        Raises TypeError for an unknown keyword and for a value of a wrong type, and ValueError for
+        other values that are not accepted. The text has the keyword, the value (unless it is
+        secret), and the accepted values.
         """
         public = {name: value for name, value in options.items() if value is not MISSING}
         values: dict[str, Any] = {}
@@ -473,7 +506,7 @@ class Options:
         return keyword in self.__dict__.get("_public", {})
 
     def as_given(self, keyword: str) -> Any:
-        """Return an option as `from_options` got it, or its default, in public units."""
+        """Return the value that `from_options` got for an option, or its default (public units)."""
         public = self.__dict__.get("_public", {})
         if keyword in public:
             return public[keyword]
@@ -491,7 +524,7 @@ class Options:
         return frozenset(described.keyword for described in cls.describe())
 
 
-# By the name of an option in other clients (with underscores in place of dots), the name here.
+# Name of an option in other clients, with underscores in place of dots -> its name here.
 _OTHER_NAMES = {
     "batch_size": "max_batch_size",
     "retries": "delivery_timeout_ms",
@@ -511,8 +544,8 @@ _OTHER_NAMES = {
 
 
 def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) -> None:
-    """Raise TypeError if a name in `given` is not an option of `configs`; see
-    `unknown_option`."""
+    """Raise the TypeError of `unknown_option` if a name in `given` is not an option of
+    `configs`. `owner` is the class whose constructor was called."""
     known = frozenset().union(*(config.keywords() for config in configs))
     for name in given:
         if name not in known:
@@ -520,7 +553,7 @@ def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) ->
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the TypeError for an unknown option; the text suggests the most similar option."""
+    """Return the TypeError for an unknown option. Its text suggests a similar option, if any."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     names = sorted(known)
     if plain in names:
@@ -530,7 +563,7 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
     elif plain.startswith("ssl_") and "ssl_context" in names:
         nearest = "ssl_context, which aiokafka.helpers.create_ssl_context() makes"
     else:
-        import difflib  # imported on demand: only this error text needs difflib
+        import difflib  # imported here, because only this error text needs it
 
         nearest = next(iter(difflib.get_close_matches(plain, names, 1)), "")
     hint = f"; did you mean {nearest}?" if nearest else ""
@@ -540,7 +573,8 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
 
 def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
-    """Return the value converted by `kind`, or raise an error that names the keyword."""
+    """Return the value converted by `kind`. Raises its TypeError or ValueError with a text that has
+    the keyword and the accepted values."""
     try:
         return kind.convert(value)
     except (TypeError, ValueError) as error:
@@ -551,7 +585,8 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
 
 
 def brief(value: Any) -> str:
-    """Return the `repr` of a wrong value for an error text, shortened and without passwords."""
+    """Return the `repr` of a wrong value for an error text: shortened, and without the key of an
+    Event Hubs connection string."""
     try:
         text = repr(value)
     except Exception:
@@ -563,7 +598,8 @@ def brief(value: Any) -> str:
 
 
 def require_sendable(text: str) -> None:
-    """Raise ValueError for a string that requests cannot contain: too long, or not UTF-8."""
+    """Raise ValueError for a string that no request can contain: longer than 32767 bytes, or not
+    encodable as UTF-8."""
     require_unicode(text)
     if len(text) * 4 > _LONGEST_TEXT and len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"it has more than {_LONGEST_TEXT} bytes")
@@ -572,8 +608,8 @@ def require_sendable(text: str) -> None:
 def require_unicode(text: str) -> None:
     """Raise ValueError for a string that cannot be encoded as UTF-8.
 
-    Such strings contain lone surrogates, by which Python represents the bytes of environment
-    variables and arguments that are not UTF-8.
+    Such a string contains lone surrogates. Python uses them to represent environment variables and
+    arguments that are not UTF-8.
     """
     if not text.isascii():
         try:
@@ -599,47 +635,123 @@ def unsendable(text: str) -> str:
     return ""
 
 
+# -- Defaults of the process
+
+DEFAULTS_VARIABLE = "AIOKAFKA_DEFAULTS"
+"""The environment variable that names a file of defaults."""
+
+_DEFAULTS = "aiokafka._config.defaults"
+
+
+def apply_defaults(role: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the options of a client, and texts that name the options from defaults with their
+    sources.
+
+    `role` is "producer", "consumer", "admin" or "client", `given` the arguments of its constructor.
+    Raises KafkaConfigurationError if the file of defaults is not valid.
+    """
+    # Most programs have no defaults, and do not import the module.
+    if _DEFAULTS not in sys.modules and not os.environ.get(DEFAULTS_VARIABLE):
+        return dict(given), ()
+    options, applied = importlib.import_module(_DEFAULTS).merged(role, given)
+    return options, applied
+
+
+@contextlib.contextmanager
+def naming_defaults(applied: tuple[str, ...]) -> Iterator[None]:
+    """Add the options from defaults to the text of a TypeError or ValueError in the block."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not applied:
+            raise
+        raise type(error)(f"{error} (from defaults: {'; '.join(applied)})") from error
+
+
 # -- Signatures of constructors that take `**options`
 
-# Type checkers and editors know the options of a constructor from `aiokafka.options`, which is
+# Type checkers and editors read the options of a constructor from `aiokafka.options`, which is
 # generated from the configuration classes. `inspect`, `help`, Sphinx and dependency injection read
-# the signature at run time, so `show_options` replaces `**options` there.
+# the signature at run time. For them, `show_options` replaces `**options` in the signature.
 
 
-def show_options(function: Callable[..., Any], *configs: type[Options], **defaults: object) -> None:
-    """Set the signature of `function`, with the options of `configs` in place of `**options`.
+class _SignatureWithOptions(Signature):
+    """A signature that is computed on first use, because few programs read it and a constructor has
+    some 60 options. Copies are plain signatures."""
 
-    `defaults` overrides defaults of the configurations.
+    __slots__ = ("_compute", "_computed")
+
+    def __init__(self, compute: Callable[[], Signature]) -> None:
+        self._compute = compute
+        self._computed: Signature | None = None
+
+    def _full(self) -> Signature:
+        if self._computed is None:
+            self._computed = self._compute()
+        return self._computed
+
+    # The other methods of Signature use these two properties.
+
+    @property
+    def parameters(self) -> MappingProxyType[str, Parameter]:
+        return self._full().parameters
+
+    @property
+    def return_annotation(self) -> Any:
+        return self._full().return_annotation
+
+    def replace(self, **changes: Any) -> Signature:  # type: ignore[override]
+        return self._full().replace(**changes)
+
+    __replace__ = replace  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return self._full().__reduce__()
+
+
+def show_options(
+    function: Callable[..., Any], *configs: type[Options], **defaults: Callable[[], object]
+) -> None:
+    """Set the `__signature__` of `function`, with the options of `configs` in place of `**options`.
+
+    `defaults` are functions that return defaults in place of those of the configurations.
     """
-    plain = signature(function)
-    own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-    named = {each.name for each in own}
-    listed = [
-        Parameter(
-            each.keyword,
-            Parameter.KEYWORD_ONLY,
-            default=defaults.get(each.keyword, each.default),
-            annotation=each.annotation,
-        )
-        for config in configs
-        for each in config.describe()
-        if each.keyword not in named
-    ]
-    shown: Any = function
-    shown.__signature__ = plain.replace(parameters=[*own, *listed])
+    attributes = vars(function)
+
+    def compute() -> Signature:
+        # Remove this attribute first: `signature` would return it, instead of reading the function.
+        attributes.pop("__signature__", None)
+        plain = signature(function)
+        own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        named = {each.name for each in own}
+        listed = [
+            Parameter(
+                each.keyword,
+                Parameter.KEYWORD_ONLY,
+                default=defaults[each.keyword]() if each.keyword in defaults else each.default,
+                annotation=each.annotation,
+            )
+            for config in configs
+            for each in config.describe()
+            if each.keyword not in named
+        ]
+        full = attributes["__signature__"] = plain.replace(parameters=[*own, *listed])
+        return full
+
+    attributes["__signature__"] = _SignatureWithOptions(compute)
 
 
-# -- Options as private attributes, as in aiokafka
+# -- Options as private attributes, as in aiokafka 0.14
 
 
 C = TypeVar("C")
 
 
 class _AsGiven:
-    """A descriptor for an option under aiokafka's attribute name, such as
-    ``client._ssl_context``: returns the value that the constructor got.
+    """A descriptor that returns the value of an option as the constructor got it. The attribute has
+    its name in aiokafka 0.14, such as ``client._ssl_context``.
 
-    Attributes of the instance and of subclasses have precedence.
+    Attributes of the instance and of subclasses take precedence.
     """
 
     __slots__ = ("_config_of", "_keyword")
@@ -653,10 +765,10 @@ class _AsGiven:
 
 
 def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], type[C]]:
-    """Return a class decorator that adds an attribute for each option of `configs` (`_AsGiven`).
+    """Return a class decorator that adds an `_AsGiven` attribute for each option of `configs`.
 
-    The keys of `configs` are attribute paths from an instance to a configuration. A `__getattr__`
-    would need less code, but slows down all attribute lookups in CPython, and `send` by 5 %.
+    The keys of `configs` are attribute paths from an instance to its configuration. A `__getattr__`
+    would be shorter, but makes all attribute lookups in CPython slower (`send` by 5 %).
     """
 
     def add_attributes(owner: type[C]) -> type[C]:

@@ -16,6 +16,7 @@ from aiokafka._config.options import (
     Milliseconds,
     Number,
     Options,
+    Serde,
     Text,
     nested,
     option,
@@ -37,7 +38,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class ProducerConfig(Options):
-    """Options of a producer, in addition to those in `client`."""
+    """The options of a producer; `client` has the options of all clients."""
 
     @property
     def introduction(self) -> dict[str, Any]:
@@ -60,67 +61,80 @@ class ProducerConfig(Options):
         Choice((0, 1, -1, "all")),
         "acks",
         MISSING,
-        """Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
-        "all" (or -1) every replica in sync. By default "all".""",
+        """Number of replicas that must have written a record before the broker acknowledges
+        it: 0 none (and no response), 1 the leader, "all" (or -1) all in-sync replicas. By
+        default "all".""",
         opening="Invalid ACKS parameter",
-        when="To 1 or 0 only for records that may be lost: it also turns idempotence off.",
+        when="To 1 or 0 only for records that may be lost. Both also disable idempotence.",
     )
     enable_idempotence: bool = option(
         Flag(),
         "enable_idempotence",
         MISSING,
-        """Let the broker drop what a retry would write twice. By default on, unless acks is set
-        to 0 or 1; always on with a transactional_id.""",
-        when="True to insist on it: an old broker is then an error. False hardly ever.",
+        """Let the broker discard duplicates of records that are sent again. By default True,
+        unless acks is 0 or 1, or max_in_flight_requests_per_connection is above 5; always True
+        with a transactional_id.""",
+        when="To True to require it: an old broker is an error then. To False hardly ever.",
     )
     transactional_id: str | None = option(
         Text(optional=True, empty=False),
         "transactional_id",
         None,
-        "Name of the producer across restarts; turns transactions on.",
-        when="""To write all or nothing. One name for each running producer, the same after its
-        restart.""",
+        "Id of the producer that stays the same after a restart; enables transactions.",
+        when="""To send records all or nothing. Each running producer needs its own id, and the
+        same id after a restart.""",
     )
     transaction_timeout: float = option(
         Milliseconds(1, is_sent=True),
         "transaction_timeout_ms",
         60_000,
-        "The broker aborts a transaction that lasts longer.",
+        "Time after which the coordinator aborts an open transaction.",
         java="transaction.timeout.ms",
-        when="""Larger for longer transactions. Readers of committed records wait as long for one
-        that died.""",
+        when="""Larger for longer transactions. After a producer has failed, read_committed
+        consumers wait this long.""",
     )
-    key_serializer: Callable[[Any], bytes | None] | None = option(
-        Function(),
+    key_serializer: Callable[..., Any] | None = option(
+        Serde("serialize"),
         "key_serializer",
         None,
-        "Turns the key given to send into bytes, or None for none.",
-        annotation="Callable[[Any], bytes | None] | None",
-        when="When keys are no bytes.",
+        "Converts the key given to send to bytes, or to None for no key; see value_serializer.",
+        annotation="Callable[..., bytes | Awaitable[bytes] | None] | None",
+        when="If keys are not bytes.",
     )
-    value_serializer: Callable[[Any], bytes | None] | None = option(
-        Function(),
+    value_serializer: Callable[..., Any] | None = option(
+        Serde("serialize"),
         "value_serializer",
         None,
-        "Turns the value given to send into bytes, or None for none.",
-        annotation="Callable[[Any], bytes | None] | None",
-        when="When values are no bytes.",
+        """Converts the value given to send to bytes, or to None for no value. It is called with the
+        value, and with a SerializationContext if its second parameter has the name ctx; it returns
+        the result or an awaitable, which send awaits.""",
+        annotation="Callable[..., bytes | Awaitable[bytes] | None] | None",
+        when="If values are not bytes.",
     )
     partitioner: Callable[..., int] | None = option(
         Function(),
         "partitioner",
         None,
-        "Chooses a partition: partitioner(key bytes, all partitions, available partitions). By "
-        "default as Java's client does, see DefaultPartitioner.",
+        """Returns the partition of a record: partitioner(key bytes, all partitions, available
+        partitions). By default the same as in the Java client: see DefaultPartitioner.""",
         annotation="Callable[[bytes | None, list[int], list[int]], int] | None",
         java="partitioner.class",
-        when="When the key does not decide, or another client has to find the same partition.",
+        when="""If the key does not determine the partition, or another client has to compute the
+        same partition.""",
+    )
+    partitioner_rack_aware: bool = option(
+        Flag(),
+        "partitioner_rack_aware",
+        False,
+        """Send records without a key only to partitions whose leader is in client_rack, if there is
+        one (KIP-1123). No effect with a partitioner of your own.""",
+        when="With client_rack, to reduce traffic between zones.",
     )
     compression_type: str | None = option(
         Choice(COMPRESSION_TYPES),
         "compression_type",
         None,
-        "How batches are compressed.",
+        "Codec with which batches are compressed; None: not compressed.",
         opening="Invalid compression type!",
         when="In production nearly always: lz4 for speed, zstd for size.",
     )
@@ -128,16 +142,16 @@ class ProducerConfig(Options):
         Number(-(2**17), 22, optional=True),
         "compression_level",
         None,
-        "Level of the codec, where it has levels; None for its default.",
+        "Level of the codec, if it has levels; None for the codec's default.",
         java="compression.gzip.level, compression.lz4.level, compression.zstd.level",
-        when="When the network costs more than the processor, or the other way round.",
+        when="If the network costs more than CPU time, or the reverse.",
     )
     max_batch_size: int = option(
         Number(0),
         "max_batch_size",
         16_384,
-        """Size in bytes at which a batch is full. Unless it is set, batches that wait behind others
-        of their partition grow to 1 MB.""",
+        """Size in bytes at which a batch is full. By default, batches that wait behind others of
+        their partition grow up to 1 MB.""",
         java="batch.size",
         when="Larger (65,536 to 1,000,000) for throughput, with linger_ms.",
     )
@@ -145,70 +159,72 @@ class ProducerConfig(Options):
         Number(1),
         "max_request_size",
         _MEBIBYTE,
-        "Largest size of a request in bytes.",
-        when="Larger for large records; the topic's max.message.bytes has to allow it.",
+        "Maximum size of a request in bytes.",
+        when="Larger for large records; max.message.bytes of the topic must allow it.",
     )
     linger: float = option(
         Milliseconds(0),
         "linger_ms",
         0,
-        "How long a batch that is not full waits for more records.",
-        when="""To 5 to 100 for throughput: fuller batches compress better and cost the brokers
-        less.""",
+        "Time that a batch waits for more records before it is sent, unless it is full.",
+        when="To 5 to 100 for throughput: larger batches compress better, and cost brokers less.",
     )
     buffer_memory: int = option(
         Number(1, 2**63 - 1),
         "buffer_memory",
         32 * _MEBIBYTE,
-        "Bytes of records that may wait to be sent; beyond it send waits.",
-        when="Larger for bursts and slow links; smaller in a small container.",
+        "Maximum number of bytes in records that wait to be sent. If it is used up, send waits.",
+        when="Larger for bursts and slow networks; smaller in a container with little memory.",
     )
     max_block: float = option(
         Milliseconds(0),
         "max_block_ms",
         60_000,
-        "How long send waits for metadata and for memory.",
-        when="Smaller where a caller waits, as in a request of a web service.",
+        "Time that send waits for metadata and buffer memory.",
+        when="Smaller if a user waits, as in a request of a web service.",
     )
     delivery_timeout: float = option(
         Milliseconds(1),
         "delivery_timeout_ms",
         MISSING,
-        """Time within which a record is delivered or fails, retries included. By default 120000,
-        or linger_ms + request_timeout_ms when that is more.""",
-        when="Smaller if a late record is worthless; larger to survive a longer outage.",
+        """Time in which a record is delivered, retries included, or fails. By default 120000, or
+        linger_ms + request_timeout_ms if that is more.""",
+        when="Smaller if a late record is worthless; larger to survive longer outages.",
     )
     max_in_flight_requests: int = option(
         Number(1, 1000),
         "max_in_flight_requests_per_connection",
         5,
-        "Requests that may be in flight to each broker; at most 5 with idempotence.",
+        "Maximum number of in-flight requests to each broker; at most 5 with idempotence.",
         java="max.in.flight.requests.per.connection",
-        when="To 1 to keep the order without idempotence.",
+        when="To 1 to keep the order of records without idempotence.",
     )
 
     interceptors: tuple[ProducerInterceptor, ...] = option(
         Instances("aiokafka.interceptors", "ProducerInterceptor"),
         "interceptors",
         (),
-        "See records on their way out, and may change them, in this order.",
+        """Interceptors that get the records before they are sent, and may change them; called in
+        this order.""",
         java="interceptor.classes",
-        when="To add headers or to count, in all programs alike.",
+        when="To add headers or count records in the same way in all programs.",
     )
     metrics_collector: ProducerMetricsCollector | None = option(
         Instance(ProducerMetricsCollector),
         "metrics_collector",
         None,
-        "Is called with what becomes of the batches.",
+        "Is called with the outcome of each batch.",
         java="metric.reporters",
-        when="To feed a system for metrics that has no adapter here.",
+        when="To send metrics to a system for which there is no adapter in this package.",
     )
 
     @classmethod
     def of(cls, owner: str, options: dict[str, Any]) -> Self:
-        """Return the configuration from the keywords of a constructor. Options of all clients
-        become the field `client`. Raises TypeError, with the name `owner`, for an unknown
-        keyword."""
+        """Return the configuration from the keywords of a producer's constructor.
+
+        The field `client` gets the options of all clients. For an unknown keyword, raises TypeError
+        whose text has the class name `owner`.
+        """
         refuse_unknown(owner, options, cls, ClientConfig, SecurityConfig)
         own = cls.keywords()
         rest = {name: value for name, value in options.items() if name not in own}
@@ -235,7 +251,8 @@ class ProducerConfig(Options):
         elif idempotent is MISSING:
             idempotent = acks == -1 and self.max_in_flight_requests <= 5
         if idempotent and acks != -1:
-            # The error text is that of aiokafka. A transactional producer is always idempotent.
+            # The error text begins as in aiokafka 0.14. `reason` explains why the producer is
+            # idempotent although the user may not have set enable_idempotence.
             reason = "" if self.transactional_id is None else " (transactional_id is set)"
             raise ValueError(
                 f"acks={acks} not supported if enable_idempotence=True{reason}: "
@@ -254,8 +271,8 @@ class ProducerConfig(Options):
         if self.delivery_timeout is MISSING:
             object.__setattr__(self, "delivery_timeout", max(120.0, least))
         elif self.delivery_timeout <= self.linger:
-            # Java's client requires at least linger_ms + request_timeout_ms. This producer needs no
-            # time for a whole request, because records fail at their deadline even in flight.
+            # The Java client requires at least linger_ms + request_timeout_ms. This producer does
+            # not, because records fail at their deadline even while their request is in flight.
             raise ValueError(
                 f"delivery_timeout_ms={self.delivery_timeout * 1000:g}: must be more than "
                 f"linger_ms, that is {self.linger * 1000:g}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.abc import AbstractSaslMechanism, AbstractTokenProvider
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -34,13 +34,32 @@ MADE_FOR_SERVERS = (
     "made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
     "aiokafka.helpers.create_ssl_context() makes one for a client"
 )
-"""The error text for a server-side `ssl_context`."""
+"""The end of the error text for an `ssl_context` that was made for a server."""
 
 Credential = str | Callable[[], str | Awaitable[str]]
-"""A string, or a function that returns the string and is called at each authentication."""
+"""A string, or a function (or coroutine function) that returns the string. The function is called
+for each authentication."""
 
 if TYPE_CHECKING:
     TlsSource = ssl.SSLContext | Callable[[], ssl.SSLContext | Awaitable[ssl.SSLContext]]
+
+
+class _SaslMechanism(Choice):
+    """An option type: the name of a SASL mechanism, or an AbstractSaslMechanism."""
+
+    @property
+    def accepts(self) -> str:
+        return f"{super().accepts}, or an instance of aiokafka.abc.AbstractSaslMechanism"
+
+    annotation = "SaslMechanism"
+
+    def convert(self, value: Any) -> Any:
+        if isinstance(value, (str, type)) or not hasattr(value, "exchange"):
+            return super().convert(value)
+        name = getattr(value, "name", None)
+        if not isinstance(name, str) or not name:
+            raise TypeError("its attribute name is not a string that is not empty")
+        return value
 
 
 class SecurityConfig(Options):
@@ -50,9 +69,9 @@ class SecurityConfig(Options):
         Choice(SECURITY_PROTOCOLS),
         "security_protocol",
         "PLAINTEXT",
-        "Protocol of the listener: with or without TLS, with or without SASL.",
+        "Protocol of the brokers' listener: with or without TLS, with or without SASL.",
         opening="`security_protocol` should be SSL or PLAINTEXT",
-        when="To what the listener of the brokers wants: in production SASL_SSL or SSL.",
+        when="To the protocol of the listener: in production SASL_SSL or SSL.",
     )
     ssl_context: TlsSource | None = option(
         HavingOrFunction(
@@ -63,25 +82,26 @@ class SecurityConfig(Options):
         ),
         "ssl_context",
         None,
-        "TLS settings, or a function that gives them for each new connection; needed for SSL and "
-        "SASL_SSL.",
+        """TLS settings, or a function that returns them for each new connection; required for SSL
+        and SASL_SSL.""",
         repr=False,
         java="ssl.*",
         when="With SSL and SASL_SSL, always.",
     )
-    sasl_mechanism: str = option(
-        Choice(SASL_MECHANISMS),
+    sasl_mechanism: str | AbstractSaslMechanism = option(
+        _SaslMechanism(SASL_MECHANISMS),
         "sasl_mechanism",
         "PLAIN",
-        "How SASL authenticates.",
+        """SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+        aiokafka.abc.AbstractSaslMechanism for a mechanism of the application.""",
         opening="only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`",
-        when="To what the brokers want.",
+        when="To a mechanism that the brokers offer.",
     )
     sasl_plain_username: Credential | None = option(
         TextSource(),
         "sasl_plain_username",
         None,
-        "User name for PLAIN and SCRAM, or a function that gives it for each authentication.",
+        "User name for PLAIN and SCRAM, or a function that returns it for each authentication.",
         repr=False,
         java="sasl.jaas.config",
         when="With PLAIN and SCRAM, always.",
@@ -90,53 +110,54 @@ class SecurityConfig(Options):
         TextSource(secret=True),
         "sasl_plain_password",
         None,
-        "Password for PLAIN and SCRAM, or a function that gives it for each authentication.",
+        "Password for PLAIN and SCRAM, or a function that returns it for each authentication.",
         repr=False,
         java="sasl.jaas.config",
-        when="""With PLAIN and SCRAM, always. A function can read it from a file that is
-        renewed.""",
+        when="""With PLAIN and SCRAM, always. A function can read it from a file that is updated
+        from time to time.""",
     )
     sasl_scram_tokenauth: bool = option(
         Flag(),
         "sasl_scram_tokenauth",
         False,
-        "With SCRAM: the user name is the id of a delegation token, the password its HMAC in "
-        "base64 (KIP-48).",
+        """With SCRAM: authenticate by a delegation token. The user name is the id of the token,
+        the password its HMAC in base64 (KIP-48).""",
         java="tokenauth in sasl.jaas.config",
-        when="True to log in with a delegation token.",
+        when="To True to authenticate by a delegation token.",
     )
     sasl_kerberos_service_name: str = option(
         Text(),
         "sasl_kerberos_service_name",
         "kafka",
-        "Service name of the brokers for GSSAPI.",
+        "Service name of the brokers for GSSAPI: the first part of their principals.",
         when="If the principal of the brokers does not begin with kafka/.",
     )
     sasl_kerberos_domain_name: str | None = option(
         Text(optional=True),
         "sasl_kerberos_domain_name",
         None,
-        "Kerberos domain for GSSAPI; by default the host name of the broker.",
+        """Host name in the principal of the broker, for GSSAPI; by default the host name of the
+        connection.""",
         java="",
-        when="If brokers are reached by another name than that of their principal.",
+        when="If the host name of the connection is not the one in the principal of the broker.",
     )
     sasl_kerberos_principal: str | None = option(
         Text(optional=True, empty=False),
         "sasl_kerberos_principal",
         None,
-        "Principal of the client for GSSAPI; by default that of the ticket cache, or the first of "
-        "the keytab.",
+        """Principal of the client for GSSAPI; the default is that of the ticket cache, or the first
+        one of the keytab.""",
         java="principal in sasl.jaas.config",
-        when="If the cache or the keytab has several.",
+        when="If the cache or the keytab has several principals.",
     )
     sasl_kerberos_keytab: str | None = option(
         Text(optional=True, empty=False),
         "sasl_kerberos_keytab",
         None,
-        "Path of a keytab to get tickets with, for GSSAPI; by default KRB5CCNAME and "
-        "KRB5_CLIENT_KTNAME of the environment count.",
+        """Path of a keytab with which tickets are obtained, for GSSAPI; by default the environment
+        variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.""",
         java="keyTab in sasl.jaas.config",
-        when="In services, where kinit is not run by hand.",
+        when="In services, where nobody runs kinit.",
     )
     sasl_oauth_token_provider: AbstractTokenProvider | None = option(
         Having(
@@ -154,8 +175,11 @@ class SecurityConfig(Options):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Return the configuration from option keywords. `sasl_mechanism` and
-        `sasl_kerberos_service_name` may be None or "" if the protocol does not use them."""
+        """Return the configuration from option keywords.
+
+        `sasl_mechanism` and `sasl_kerberos_service_name` may be None or "" if they are not used;
+        then they get their defaults.
+        """
         absent: tuple[Any, ...] = (None, "")
         if "SASL" not in str(options.get("security_protocol")):
             if options.get("sasl_mechanism", MISSING) in absent:
@@ -190,11 +214,14 @@ class SecurityConfig(Options):
 
     def _check_sasl(self) -> None:
         mechanism = self.sasl_mechanism
-        if self.sasl_scram_tokenauth and not mechanism.startswith("SCRAM-"):
+        is_scram = isinstance(mechanism, str) and mechanism.startswith("SCRAM-")
+        if self.sasl_scram_tokenauth and not is_scram:
             raise ValueError(
                 "sasl_scram_tokenauth: delegation tokens log in by SCRAM; set "
                 "sasl_mechanism='SCRAM-SHA-256' or 'SCRAM-SHA-512'"
             )
+        if not isinstance(mechanism, str):
+            return
         if mechanism == "OAUTHBEARER":
             if self.sasl_oauth_token_provider is None:
                 raise ValueError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
@@ -223,8 +250,8 @@ class SecurityConfig(Options):
                 raise ValueError(f"{keyword}: must not have {reason}")
 
     def _warn(self, what: str, protocols: str) -> None:
-        # Only warn: a program may pass the same TLS and SASL options to all its clients, and select
-        # a listener without TLS or SASL by `security_protocol`.
+        # Warn instead of raising an error: a program may pass the same TLS and SASL options to all
+        # clients, and select listeners without TLS or SASL by `security_protocol`.
         warnings.warn(
             f"{what} has no effect with security_protocol={self.protocol!r}; it needs {protocols}",
             UserWarning,
@@ -243,17 +270,18 @@ class SecurityConfig(Options):
 
     @property
     def shows_password(self) -> bool:
-        """Whether the password is sent unencrypted: PLAIN without TLS."""
+        """Whether the password is sent without encryption: by PLAIN without TLS."""
         return self.protocol == "SASL_PLAINTEXT" and self.sasl_mechanism == "PLAIN"
 
 
 def is_for_servers(context: object) -> bool:
-    """Return whether `context` is a server-side TLS context, which clients cannot use."""
+    """Return whether the TLS context `context` was made for a server, so that clients cannot use
+    it."""
     return getattr(getattr(context, "protocol", None), "name", "") == "PROTOCOL_TLS_SERVER"
 
 
 def _level_of_caller() -> int:
-    """Return the `stacklevel` with which a warning points to the application's code."""
+    """Return the `stacklevel` with which a warning shows the first frame outside this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("aiokafka"):
         frame, level = frame.f_back, level + 1

@@ -6,10 +6,13 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout, timeout_at
+from aiokafka._config.client import ADDRESSES, as_addresses
+from aiokafka._config.options import brief
+from aiokafka._tasks import together, unless
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -20,8 +23,14 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.net.connector import canonical, format_address, is_address
-from aiokafka.net.failures import REFUSALS
+from aiokafka.net.dialing import (
+    call_function,
+    canonical,
+    format_address,
+    is_address,
+    resolve,
+)
+from aiokafka.net.failures import REFUSALS, connect_failure
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -38,9 +47,9 @@ __all__ = ["CONTROLLERS", "FATAL", "MOST_ASKED", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
-# Seconds without a response until the next broker is asked. The request stays in flight until
-# request_timeout, which closes its connection. The last broker gets all of the remaining time, so
-# that slow brokers can respond.
+# Seconds without a response until the request is sent to the next broker. The first request stays
+# in flight until `request_timeout`, and then its connection is closed. Without a rebootstrap, the
+# last broker gets `request_timeout`, so that a slow broker can respond.
 _LONGEST_ASK = 10.0
 
 # With a deadline, a broker gets this fraction of the remaining time, if less than `_LONGEST_ASK`,
@@ -51,20 +60,22 @@ _LEAST = 1.0
 # The fraction of the bootstrap's time for resolving the names of bootstrap servers.
 _PART_FOR_NAMES = 2 / 3
 
-# Seconds until the next bootstrap server is tried in parallel with the slow servers before it.
+# Seconds after which the next bootstrap server is tried, while the servers before it do not
+# respond.
 _STAGGER = 0.5
 
-# After so many seconds with metadata from one broker, check the metadata of another broker, because
-# a broker that is cut off from the cluster would send the same metadata forever. Only for brokers
-# that send leader epochs (Metadata v7): without epochs, the old metadata of a cut-off broker would
-# replace newer metadata.
+# After so many seconds with metadata from one broker only, request it from another broker: a broker
+# that has lost its connection to the cluster would send the same metadata forever. Only if brokers
+# send leader epochs (Metadata v7): without epochs, the client cannot tell which of two responses is
+# older, and outdated metadata would replace newer metadata.
 _LONGEST_TRUST = 300.0
-# Timeout in seconds of such a check, which delays all callers that wait for metadata.
+# Timeout in seconds of such a request. It is short, because the request delays all calls that wait
+# for metadata.
 _LONGEST_CHECK = 1.0
 
 MOST_ASKED = 5
-"""The number of brokers that are asked in turn for a missing topic or leader. Each broker may cost
-a connection that the client does not need for other requests."""
+"""Number of brokers to which the request for a missing topic or leader is sent in turn. The number
+is limited, because the client may need the connection to a broker for nothing else."""
 
 _FIRST_WITH_EPOCHS = 7
 
@@ -77,23 +88,25 @@ _FIRST_WITH_CONTROLLERS = 1
 _DESCRIBE_QUORUM = 55
 
 FATAL = (*REFUSALS, UnsupportedVersionError)
-"""Errors that a request to any other broker of the cluster would cause as well."""
+"""Errors that a request to any other broker of the cluster would probably cause, too."""
 
 
 class Discovery:
     """Gets metadata from a broker or bootstrap server.
 
     Owns the names of the bootstrap servers, the bootstrap server that sent the known addresses, and
-    the doubted brokers, which are asked last.
+    the doubted brokers, which get the request only if all others have failed.
     """
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self.servers = config.bootstrap_servers
-        """The bootstrap servers: as configured, or their canonical names (KIP-235)."""
+        self._named = self.servers = config.bootstrap_servers
+        """The bootstrap servers: `_named` as configured or as the application's function returned
+        them, `servers` as canonical names if these are configured (KIP-235)."""
         self.origin = ""
         """A text for errors that names the bootstrap server that sent the known addresses."""
         self._is_rebootstrap = False
+        self._begins_at_bootstrap = False
         self.responder: int | None = None
         """The broker of the last metadata response; None for a bootstrap server whose address is
         not in the metadata."""
@@ -105,14 +118,14 @@ class Discovery:
         self._is_check = False
 
     def doubt(self) -> None:
-        """Doubt the broker of the last response: the next refresh asks other brokers first."""
+        """Doubt the broker of the last response: send the next refresh to other brokers first."""
         self._is_in_doubt = True
         self._avoid_last()
 
     def look_elsewhere(self) -> None:
-        """Let the next refresh ask another broker for a missing topic or leader, with a short
-        timeout. After `MOST_ASKED` brokers, ask the first brokers again: the topic may not
-        exist."""
+        """Send the next refresh to another broker, with a short timeout, because a topic or leader
+        is missing. After `MOST_ASKED` brokers, the request may go to any broker except the last
+        again: the topic may not exist, so further brokers would not know it either."""
         if self._looks_elsewhere:
             return  # a caller may call this for each of many partitions
         self._looks_elsewhere = True
@@ -124,11 +137,20 @@ class Discovery:
         if self.responder is not None:
             self._doubted.add(self.responder)
 
+    def rebootstrap(self) -> None:
+        """Send the next refresh to the bootstrap servers first: another broker than the expected
+        one has responded at a known address (KIP-1242).
+
+        The open connections stay: their brokers were checked when they were opened.
+        """
+        self._begins_at_bootstrap = True
+
     def take_rebootstrap(self) -> bool:
         """Return whether a broker has responded REBOOTSTRAP_REQUIRED (KIP-1102) since the last
-        call.
+        call of this method.
 
-        The caller then recreates all connections, because names may resolve to other addresses.
+        If so, the caller must replace all connections, because host names may have other addresses
+        now.
         """
         is_rebootstrap, self._is_rebootstrap = self._is_rebootstrap, False
         return is_rebootstrap
@@ -139,10 +161,13 @@ class Discovery:
         """Return a metadata response for a refresh: from the first known broker that responds, else
         from a bootstrap server.
 
-        `wanted` None means all topics. Doubted brokers are asked last. Raises the KafkaError of the
-        last broker, or the error of `ask_bootstrap_servers`.
+        `wanted` None means all topics. Doubted brokers come last. After `rebootstrap`, the
+        bootstrap servers come first. Raises the error of `ask_bootstrap_servers`; without a
+        rebootstrap, the KafkaError of the last broker.
         """
         order = self._by_doubt(self._candidates(pool, nodes))
+        if self._begins_at_bootstrap:
+            self._begins_at_bootstrap, order = False, []
         node_id, response = await self._ask_in_turn(pool, order, wanted, is_check=self._is_check)
         if node_id is not None:
             self._set_responder(node_id)
@@ -153,8 +178,8 @@ class Discovery:
     ) -> MetadataResponse:
         """Return a metadata response about all topics, without changing the doubted brokers.
 
-        Each broker gets a share of the time until `deadline` (loop time). The caller ends the call
-        at the deadline.
+        Each broker gets only a part of the time until `deadline` (loop time). The caller ends the
+        call at the deadline.
         """
         order = sorted(self._candidates(pool, nodes), key=self._doubted.__contains__)
         _, response = await self._ask_in_turn(pool, order, None, deadline)
@@ -169,8 +194,12 @@ class Discovery:
         *,
         is_check: bool = False,
     ) -> tuple[int | None, MetadataResponse]:
-        """Ask one candidate after the other, then the bootstrap servers. Return the node id of the
-        broker that responded (None for a bootstrap server) and its response."""
+        """Send Metadata to one candidate after the other, then to the bootstrap servers, until one
+        responds. Return its node id (None for a bootstrap server) and the response.
+
+        Without a rebootstrap (`metadata_recovery_rebootstrap_trigger_ms` None), raise the error of
+        the last candidate instead of trying the bootstrap servers.
+        """
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
@@ -198,14 +227,14 @@ class Discovery:
             except KafkaError as error:
                 failure = error
             if is_brief:
-                # Doubt this broker, because it would delay each further check.
+                # Doubt this broker: otherwise it would delay each further check.
                 self._doubted.add(node_id)
             extra = {"client_id": self._config.client_id, "node_id": node_id}
             log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
         if failure is not None and trigger is None:
             raise failure
-        # KIP-899, KIP-1102: all known brokers have failed, or trying them took too long. The
-        # addresses of all brokers may have changed.
+        # There is no known broker, all have failed, the time for trying them is over, or a broker
+        # requires a rebootstrap (KIP-1102). The addresses of all brokers may be outdated (KIP-899).
         log.debug(
             "no known broker gives metadata: asking the bootstrap servers again",
             extra={"client_id": self._config.client_id},
@@ -214,20 +243,20 @@ class Discovery:
         return None, await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Return the node ids of the brokers to ask, in this order: connected brokers, those with
+        """Return the node ids of the brokers to try, in this order: connected brokers, those with
         the fewest in-flight requests first; brokers without a connection; brokers whose connection
         cannot be used now (`ConnectionPool.is_held_up`).
 
-        Unconnected brokers in backoff are left out, unless
-        `metadata_recovery_rebootstrap_trigger_ms` is None: if no other broker responds, the
-        bootstrap servers are asked.
+        Leave out brokers without a connection that are in the reconnect backoff: if no other broker
+        responds, the bootstrap servers are tried. If they are not
+        (`metadata_recovery_rebootstrap_trigger_ms` is None), include these brokers, too.
         """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]
         if self._config.rebootstrap_trigger is not None:
             others = [node_id for node_id in others if not pool.retry_delay(node_id)]
         random.shuffle(others)
-        # Prefer brokers without a connect in progress, because the connect may be stuck.
+        # Prefer brokers without a connect in progress: a connect may never end.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
         ready = sorted(connected, key=lambda node_id: connected[node_id].in_flight)
         return sorted([*ready, *others], key=pool.is_held_up)
@@ -235,17 +264,17 @@ class Discovery:
     def _by_doubt(self, candidates: list[int]) -> list[int]:
         """Return the candidates, the doubted brokers last.
 
-        1. A broker that is cut off from the cluster sends old leaders, and this client may be
-           connected to that broker.
-        2. When the client detects old metadata, it calls `doubt`, and the next refresh asks another
-           broker.
-        3. If the other broker is cut off as well, it is doubted, too. When all brokers are doubted,
-           all of them except the last are asked again.
+        1. A broker that has lost its connection to the cluster sends old leaders, and this client
+           may be connected to that broker.
+        2. When the client detects old metadata, it calls `doubt`, and the next refresh goes to
+           another broker.
+        3. If the metadata of that broker is old as well, it is doubted, too. If all brokers are
+           doubted, all of them except the last are tried again.
         4. A refresh without a new doubt clears all doubts.
         5. The client may never detect old metadata of partitions without records. So after
-           `_LONGEST_TRUST` another broker is asked as a check.
-        6. When a topic or leader is missing, the client calls `look_elsewhere`, and each refresh
-           asks another broker. The responses are optional, so each broker has a short timeout.
+           `_LONGEST_TRUST` a refresh goes to another broker as a check.
+        6. If a topic or leader is missing, the client calls `look_elsewhere`, and each refresh goes
+           to another broker. The response is not urgent, so each broker has a short timeout.
         """
         now = asyncio.get_running_loop().time()
         is_over = self._sends_epochs and now - self._responder_since >= _LONGEST_TRUST
@@ -253,8 +282,8 @@ class Discovery:
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
         self._is_check = may_check and self.responder in candidates
         if is_over:
-            # Start the next `_LONGEST_TRUST` even if the check fails: trying unreachable brokers
-            # takes long.
+            # Begin the next `_LONGEST_TRUST` even if the check fails: otherwise each refresh would
+            # first wait for the broker that does not respond.
             self._responder_since = now
             self.doubt()
         if not (self._is_in_doubt or self._looks_elsewhere):
@@ -301,6 +330,32 @@ class Discovery:
             raise for_code(response.error_code)(f"{connection.peer}: refused Metadata")
         return response
 
+    async def resolve_any(self, deadline: float) -> None:
+        """Resolve the names of all bootstrap servers; return with the first that has an address.
+        Behind a dialer or a proxy, which resolve the names themselves, return at once.
+
+        Raises KafkaConnectionError with the reason of every name, or of the function that returns
+        the servers; asyncio.TimeoutError at `deadline` (loop time).
+        """
+        config = self._config
+        if config.dialer is not None or config.proxy_url is not None:
+            return
+        if config.bootstrap_source is not None:
+            await self._ask_source(config.bootstrap_source, deadline)
+        found = asyncio.Event()
+
+        async def look_up(host: str, port: int) -> str:
+            reason = await _why_unresolved(host, port, config.broker_address_family)
+            if not reason:
+                found.set()
+            return reason
+
+        lookups = together(look_up(*server) for server in self._named)
+        async with timeout_at(deadline):
+            reasons = await unless(found.wait(), lookups)
+        if not found.is_set():
+            raise KafkaConnectionError("; ".join(reasons or ()))
+
     async def ask_bootstrap_servers(
         self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
     ) -> MetadataResponse:
@@ -311,12 +366,14 @@ class Discovery:
         (loop time). An error of FATAL is raised unchanged at once.
         """
         loop = asyncio.get_running_loop()
+        # Leave some time for the connects and requests.
+        by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
+        if self._config.bootstrap_source is not None:
+            await self._ask_source(self._config.bootstrap_source, by)
         if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-            # Leave some time for the connects and requests.
-            by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
-            self.servers = await canonical(self._config.bootstrap_servers, by)
+            self.servers = await canonical(self._named, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
-        # A response may get lost: repeat the request if there is no other server.
+        # A response may get lost. If there is no other server, send the request a second time.
         may_repeat = len(self.servers) == 1
         connecting: dict[asyncio.Future[BrokerConnection], int] = {}
         failures: dict[int, KafkaError] = {}
@@ -331,7 +388,7 @@ class Discovery:
                     timeout=min(left, _STAGGER) if waiting else left,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                # Retrieve the exceptions of all failed connects, which asyncio would log.
+                # Retrieve the exceptions of all failed connects: asyncio would log them otherwise.
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
@@ -356,6 +413,28 @@ class Discovery:
             for future, node_id in connecting.items():
                 _discard(pool, future, node_id)
         raise self._bootstrap_error(failures)
+
+    async def _ask_source(self, source: Callable[[], Any], deadline: float) -> None:
+        """Get the bootstrap servers from the application's function.
+
+        Raises KafkaConnectionError if the function fails before it has ever returned servers. Later
+        the last servers stay, and a warning is logged: they may still respond.
+        """
+        what = "the function given as bootstrap_servers"
+        try:
+            given = await call_function(source, what, deadline)
+            try:
+                self._named = self.servers = as_addresses(given)
+            except (TypeError, ValueError) as error:
+                reason = f" ({error})" if str(error) else ""
+                raise KafkaConnectionError(
+                    f"{what} returned {brief(given)}: must be {ADDRESSES}{reason}"
+                ) from error
+        except KafkaConnectionError as error:
+            if not self._named:
+                raise
+            extra = {"client_id": self._config.client_id}
+            log.warning("%s; the last servers are tried again", error, extra=extra)
 
     async def _ask_bootstrap_server(
         self,
@@ -393,13 +472,17 @@ class Discovery:
         connection to that broker, and return its node id; else close the connection, and return
         None.
 
-        If another call uses the connection, only return the node id or None: the other call then
-        assigns or closes the connection.
+        If another call uses the connection, only return the node id or None: the other call assigns
+        or closes the connection when it has its response.
         """
         # Match the address of the connection. The address of its bootstrap node id may have changed
         # since the connect, when the bootstrap names were resolved again.
         same = {connection.address}
-        if connection.remote is not None and not self._config.security.uses_tls:
+        config = self._config
+        is_direct = config.dialer is None and config.proxy_url is None
+        # With TLS, the host name matters. (A TLS transport that has ended has no `remote`.)
+        is_direct = is_direct and not config.security.uses_tls
+        if is_direct and connection.remote is not None:
             same.add(connection.remote)
         for broker in response.brokers:
             if (broker.host, broker.port) in same:
@@ -453,6 +536,16 @@ def _refuse_controller(connection: BrokerConnection) -> None:
             f"{connection.peer}: is a controller, not a broker: it serves admin clients alone, "
             "by bootstrap_controllers"
         )
+
+
+async def _why_unresolved(host: str, port: int, family: str) -> str:
+    """Return why the name of a server cannot be resolved; "" if it has an address."""
+    try:
+        await resolve(host, port, family)
+    except (OSError, ValueError) as error:
+        failure = connect_failure(error, format_address(host, port), uses_tls=False)
+        return str(failure.args[0])
+    return ""
 
 
 def _is_reachable(broker: Any) -> bool:

@@ -56,11 +56,11 @@ _ADVICE = {
 
 
 class AbsenceLog:
-    """Logs once that a topic cannot be used, and once that it can be used again.
+    """Logs one line when a topic cannot be used, and one line when the topic can be used again.
 
-    One broker may lag behind. So a topic counts as missing only after as many responses report it
-    as unknown as the cluster has brokers, at most `MOST_ASKED`. Owns the logged error code of each
-    topic, and the brokers that reported a topic as unknown.
+    One broker may lag behind. So a topic counts as missing only after several responses with
+    UNKNOWN_TOPIC_OR_PARTITION: as many as the cluster has brokers, but `MOST_ASKED` at most. Owns
+    the logged error code of each topic, and the brokers that reported a topic as unknown.
     """
 
     def __init__(self, log: SubjectLog) -> None:
@@ -79,7 +79,8 @@ class AbsenceLog:
         node_id: int | None,
         covered: Set[str | None] | None,
     ) -> set[str]:
-        """Log which of `topics` cannot be used according to the new snapshot `cluster`.
+        """Log which of `topics` cannot be used according to the new snapshot `cluster`, and which
+        can be used again.
 
         Args:
             topics: The topics in use.
@@ -142,7 +143,8 @@ _LONGEST_WAIT_FOR_TOPIC = 5.0
 
 
 class TopicsInUse:
-    """The topics of a consumer, and the topics that a producer used recently (KIP-526)."""
+    """The topics in use: those of a consumer (pinned), and those that a producer used recently
+    (KIP-526). `want_all`: whether all topics of the cluster are in use."""
 
     def __init__(self, max_idle: float) -> None:
         self._max_idle = max_idle
@@ -239,7 +241,7 @@ class RefreshSchedule:
         self._wake.set()
 
     def request_new(self, topics: Iterable[str]) -> None:
-        """Request new topics without a backoff."""
+        """Request new topics, without a backoff unless refreshes fail."""
         self._single.update(topics)
         # While refreshes fail, keep the backoff: a program with thousands of new topics would send
         # requests without a pause.
@@ -249,7 +251,8 @@ class RefreshSchedule:
         self._wake.set()
 
     def note_missing(self, topics: Set[str]) -> None:
-        """Schedule requests for missing topics of a consumer, with growing pauses."""
+        """Schedule requests for the missing topics of a consumer, with growing pauses up to
+        `_LONGEST_WAIT_FOR_TOPIC`. An additional topic begins with a short pause again."""
         now = self._loop.time()
         # This runs after each response; an unchanged set must not restart the pause.
         if topics == self._missing and now < self._missing_at:
@@ -303,7 +306,7 @@ class RefreshSchedule:
         return (names if names or not may_ask_all else None), True
 
     def note_success(self, is_full: bool) -> None:
-        """Schedule the next refresh after a success."""
+        """Schedule the next refresh after a success. `is_full`: of all topics in use."""
         self._has_failed = False
         if is_full:
             self._last_full = self._loop.time()
@@ -312,7 +315,7 @@ class RefreshSchedule:
             self._pause()
 
     def note_failure(self) -> None:
-        """Schedule another refresh after a failure."""
+        """Schedule a full refresh, after the backoff, because a refresh has failed."""
         self._has_failed = True
         # Request a full refresh, which includes the requested single topics.
         self._reason = "the last refresh failed"
@@ -373,6 +376,11 @@ class MetadataLoop:
     def doubt(self, why: str) -> None:
         """Request a full refresh from another broker than the last one."""
         self._discovery.doubt()
+        self._schedule.request(why)
+
+    def rebootstrap(self, why: str) -> None:
+        """Request a full refresh from the bootstrap servers."""
+        self._discovery.rebootstrap()
         self._schedule.request(why)
 
     def look_elsewhere(self) -> None:
@@ -445,8 +453,8 @@ class MetadataLoop:
         """Return a future whose result is whether the next refresh succeeds, and `topics` are known
         afterwards.
 
-        Unknown topics are requested, which causes a refresh. Without an unknown topic the caller
-        has to request a refresh.
+        Requests the unknown ones of `topics`. If all are known, this call causes no refresh: the
+        caller has to request one.
         """
         waiter: asyncio.Future[bool] = self._loop.create_future()
         if self._dead is None:
@@ -536,12 +544,13 @@ class MetadataLoop:
         return Endpoint(broker.host, broker.port, f"node {node_id}", self._discovery.origin)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """Fail all current and future waits with a copy of `error`; refreshes continue."""
+        """Make all present and later waits raise a copy of `error`; refreshes continue."""
         self._refusal = error
         self._wake_waiters()
 
     def fail(self, error: BaseException) -> None:
-        """Fail all current and future waits with copies of `error`, which has ended the task."""
+        """Make all present and later waits raise a copy of `error`, because the task has failed or
+        the client is closed."""
         self._dead = error
         self._end_refresh()
 
@@ -555,7 +564,9 @@ class MetadataLoop:
 
     async def refresh(self, pool: ConnectionPool) -> None:
         """Get a response from a broker, or else from the bootstrap servers, and replace the
-        snapshot. Store the error of a failure in `error`, and raise nothing.
+        snapshot. Then close connections to former addresses of brokers; to all brokers if the
+        cluster id has changed, or a broker has required a rebootstrap. Store the error of a failure
+        in `error`, and raise nothing.
         """
         self.asked += 1
         # Clear the pending requests before Metadata is sent: a refresh that is requested later may
@@ -605,13 +616,34 @@ class MetadataLoop:
 
     # -- bootstrap
 
+    async def resolve_bootstrap_servers(self) -> None:
+        """Return as soon as the name of a bootstrap server can be resolved (KIP-909). Raises
+        KafkaConnectionError with the reason of every name after `bootstrap_resolve_timeout_ms`."""
+        config = self._config
+        deadline = self._loop.time() + config.bootstrap_resolve_timeout
+        backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
+        try:
+            await until(
+                deadline,
+                lambda: self._discovery.resolve_any(deadline),
+                lambda _: backoff.next(),
+                passes=lambda error: isinstance(error, KafkaConnectionError),
+            )
+        except OutOfTimeError as late:
+            limit = config.bootstrap_resolve_timeout * 1000
+            reason = late.failure.args[0] if late.failure is not None else "no answer in time"
+            raise KafkaConnectionError(
+                f"Unable to bootstrap: no name resolved in bootstrap_resolve_timeout_ms={limit:g}: "
+                f"{reason}"
+            ) from late.failure
+
     async def bootstrap(self, pool: ConnectionPool, deadline: float) -> None:
         """Get the first snapshot from the bootstrap server that responds first.
 
         Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
         (loop time); FATAL errors, such as authentication errors, are raised unchanged. A fenced
-        broker, which has just started or has lost the controller, may list no brokers; it is asked
-        again until the deadline.
+        broker, which has just started or has lost its connection to the controller, may list no
+        brokers: then the servers are tried again until the deadline.
         """
         wanted = None if self.topics.want_all else self.topics.names()
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
@@ -691,7 +723,7 @@ _NO_PARTITIONS = "brokers named no partitions of it for {:.1f} s{}, but this err
 async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
     """Return the partitions of `topic`, and keep the topic in the metadata from now on.
 
-    Raises as `AIOKafkaClient.wait_for_topic`.
+    Raises the errors of `AIOKafkaClient.wait_for_topic`.
     """
     check_name(topic)
     if metadata.add_topic(topic):
@@ -703,10 +735,11 @@ async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) ->
 async def wait_for_partition(
     metadata: MetadataLoop, partition: TopicPartition, deadline: float
 ) -> frozenset[int]:
-    """Return the partitions of the topic of `partition`. While `partition` is unknown, ask up to
-    two brokers first, because one broker may lag behind.
+    """Return the partitions of the topic of `partition`. If `partition` is not among them, first
+    request metadata from up to two other brokers, because one broker may lag behind. The result may
+    still lack the partition.
 
-    Raises as `wait_for_topic`, for example if the topic was deleted or is no longer authorized.
+    Raises the errors of `wait_for_topic`, for example if the topic was deleted.
     """
     topic, number = partition
     known = await wait_for_topic(metadata, topic, deadline)
@@ -735,8 +768,9 @@ async def _wait_for_partitions(
     is_settled: Callable[[ClusterMetadata], bool],
     deadline: float,
 ) -> frozenset[int]:
-    """Wait until `is_settled` is true for a snapshot; return the partitions of `topic`, or raise
-    the error of the topic."""
+    """Wait until `is_settled` is true for a snapshot; return the partitions of `topic`. Raises the
+    error of the topic if it has one in that snapshot or at `deadline`, else KafkaTimeoutError at
+    the deadline."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()
     try:

@@ -1,4 +1,4 @@
-"""The broker's subscription to metrics, and the content of PushTelemetry requests (KIP-714)."""
+"""The broker's subscription to metrics, and the contents of PushTelemetry requests (KIP-714)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-# -- Encode metrics as OpenTelemetry messages: the part of OpenTelemetry that KIP-714 needs
+# -- Encode metrics as OpenTelemetry messages: only those parts that KIP-714 needs
 
 # The messages are protocol buffers (opentelemetry/proto/metrics/v1/metrics.proto, version 1).
 
@@ -47,17 +47,17 @@ _double = struct.Struct("<d").pack
 
 
 class Point(NamedTuple):
-    """One value of a metric, with its labels and the start of its counting."""
+    """One value of a metric, with its labels and the time since which it was counted."""
 
     labels: tuple[tuple[str, str], ...]
-    """(name, value) pairs of the metric's tags."""
+    """The tags of the metric as (name, value) pairs."""
     since_ns: int
-    """Start of counting, in nanoseconds since 1970."""
+    """The time since which the value was counted, in nanoseconds since 1970."""
     value: float | Distribution
 
 
 class Series(NamedTuple):
-    """The values of one metric, as encoded in one `Metric` message."""
+    """Values of one metric, to be encoded in one `Metric` message."""
 
     name: str
     unit: str
@@ -68,9 +68,9 @@ class Series(NamedTuple):
 def encode_metrics(
     resource: Mapping[str, str], scope: tuple[str, str], series: Iterable[bytes]
 ) -> bytes:
-    """Return a MetricsData message with the results of `encode_series`.
+    """Return a MetricsData message that contains `series`, results of `encode_series`.
 
-    `resource` describes the client; `scope` is the name and version of the library.
+    `resource` has the attributes of the client; `scope` is the name and version of this library.
     """
     name, version = scope
     attributes = b"".join(_field(1, _attribute(*pair)) for pair in resource.items())
@@ -81,7 +81,8 @@ def encode_metrics(
 
 def encode_series(series: Series, at_ns: int, *, is_delta: bool) -> bytes:
     """Return an encoded `Metric` message with the values at the time `at_ns` (nanoseconds since
-    1970). `is_delta` marks the values as differences from the last push."""
+    1970). `is_delta` declares the values of counters and histograms as differences from the last
+    push."""
     head = _text(1, series.name) + _text(3, series.unit)
     temporality = _tag(2, _VARINT) + bytes((_DELTA if is_delta else _CUMULATIVE,))
     if series.kind is MetricKind.HISTOGRAM:
@@ -135,7 +136,7 @@ def _attribute(key: str, value: str) -> bytes:
 
 
 def _text(number: int, text: str) -> bytes:
-    # A name from a hostile broker may contain lone surrogates: replace them.
+    # A name from a malicious broker may contain lone surrogates: replace them.
     return _field(number, text.encode("utf-8", "replace")) if text else b""
 
 
@@ -159,51 +160,54 @@ def _varint(value: int) -> bytes:
 
 
 DEFAULT_INTERVAL = 300.0
-"""Default interval of pushes in seconds."""
+"""Default interval of pushes in seconds. Also the wait for the next request for the subscription,
+if a broker rejects the request with THROTTLING_QUOTA_EXCEEDED."""
 
 _MOST_NAMES = 1000
-"""Limit of the number of subscribed prefixes. Every metric is compared with all of them."""
+"""Maximum number of subscribed prefixes, because each metric is compared with all of them. Further
+prefixes are ignored."""
 
 _SHORTEST, _LONGEST = 0.1, 24 * 3600.0
-"""Limits of the interval in seconds."""
+"""Minimum and maximum of the interval between pushes, in seconds. A broker's interval outside of
+these limits is replaced by the nearer limit."""
 
 
 class Subscription(NamedTuple):
-    """A response to GetTelemetrySubscriptions, with limits applied."""
+    """The contents of a GetTelemetrySubscriptions response, limited to reasonable values."""
 
     id: int
     interval: float
     """Seconds between two pushes."""
     most_bytes: int
-    """Limit of the compressed size of a push."""
+    """Maximum compressed size of a push in bytes."""
     is_delta: bool
-    """Whether counters are pushed as differences from the last push; if False, as totals."""
+    """Whether counters are pushed as differences from the last push, or (False) as totals."""
     prefixes: tuple[str, ...]
     """Prefixes of the subscribed metric names."""
     codecs: tuple[int, ...]
-    """Codec numbers that the broker accepts, in its order of preference."""
+    """Numbers of the codecs that the broker accepts, in its order of preference."""
 
     @classmethod
     def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription:
-        """Return the subscription of a response without an error."""
+        """Return the subscription in a response. The response must have no error code."""
         names = response.requested_metrics[:_MOST_NAMES]
         return cls(
             id=response.subscription_id,
             interval=min(max(response.push_interval_ms / 1000, _SHORTEST), _LONGEST),
             most_bytes=max(0, response.telemetry_max_bytes),
             is_delta=response.delta_temporality,
-            # Brokers subscribe to all metrics by "*"; the KIP says by an empty prefix.
+            # Brokers send "*" to subscribe to all metrics; KIP-714 specifies an empty prefix.
             prefixes=tuple("" if name == "*" else name for name in names),
             codecs=tuple(response.accepted_compression_types),
         )
 
     def wants(self, name: str) -> bool:
-        """Return whether a metric with this telemetry name is subscribed."""
+        """Return whether the subscription includes a metric with this telemetry name."""
         return name.startswith(self.prefixes)
 
     def codec(self, refused: Collection[int]) -> int:
-        """Return the number of the codec that the broker prefers, among the codecs that are
-        available and not in `refused`; else the number of no compression."""
+        """Return the number of the codec to use: the one that the broker prefers, among those that
+        are installed here and not in `refused`; without such a codec, that of no compression."""
         for codec in self.codecs:
             if codec not in refused and _is_usable(codec):
                 return codec
@@ -218,11 +222,11 @@ def _is_usable(codec: int) -> bool:
     return True
 
 
-# -- Select the subscribed values of a snapshot, and track the pushed counts
+# -- Select the subscribed values of a snapshot, and keep track of pushed counts
 
 
 _MOST_POINTS = 50
-"""Number of values of a metric that are encoded at a time, before the size is checked."""
+"""Maximum number of values of a metric that are encoded before the size is checked."""
 
 _VALUES_PER_YIELD = 250
 """Number of values that are processed before the task yields to the event loop."""
@@ -230,11 +234,12 @@ _VALUES_PER_YIELD = 250
 Labels = tuple[tuple[str, str], ...]
 Value = float | Distribution
 LastPushed = dict[tuple[str, Labels], tuple[Value, int]]
-"""By name and labels: the last pushed value, and the time of that push (nanoseconds since 1970)."""
+"""By (name, labels): the last pushed value, and the time of that push in nanoseconds since
+1970."""
 
 
 class Entry(NamedTuple):
-    """A subscribed value of the metrics snapshot."""
+    """One value of a metrics snapshot that the broker has subscribed to."""
 
     name: str
     labels: Labels
@@ -242,29 +247,30 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> tuple[str, Labels]:
-        """The identity of the value across snapshots: its name and labels."""
+        """The name and labels, which identify the value in several snapshots."""
         return self.name, self.labels
 
 
 Entries = list[list[Entry]]
-"""All subscribed values of a snapshot, in one list for each metric name and number of labels."""
+"""All subscribed values of a snapshot, in one list for each name and number of labels."""
 
 
 class PushedCounts:
     """The last pushed value of each counter and histogram, and the time of that push.
 
-    A push of differences subtracts these values. Values that are missing in the newest snapshot are
+    To push differences, these values are subtracted. A value that is not in the newest snapshot is
     dropped.
     """
 
     def __init__(self, began_ns: int) -> None:
-        """`began_ns` is the time at which counting started, in nanoseconds since 1970."""
+        """`began_ns` is the time at which counting began, in nanoseconds since 1970."""
         self._began_ns = began_ns
         self._last_pushed: LastPushed = {}
 
     def point(self, entry: Entry, *, is_delta: bool) -> Point:
-        """Return the point to push for `entry`: with `is_delta`, the difference of a counter or
-        histogram from its last pushed value; otherwise the present value."""
+        """Return the point to push for `entry`. With `is_delta`, the value of a counter or
+        histogram is the difference from its last pushed value; otherwise it is the current
+        value."""
         value = entry.metric.value
         if not is_delta or entry.metric.kind is MetricKind.GAUGE:
             return Point(entry.labels, self._began_ns, value)
@@ -272,10 +278,10 @@ class PushedCounts:
         return Point(entry.labels, since, _difference(value, before))
 
     async def after_push(self, every: Entries, pushed: Iterable[Entry], at_ns: int) -> LastPushed:
-        """Return the last pushed values as they will be after a push of `pushed` at `at_ns`.
+        """Return what the last pushed values will be if `pushed` is pushed at `at_ns`.
 
         `every` has all values of the snapshot, including those that did not fit into the push.
-        Yields to the event loop regularly, because there may be many thousand values.
+        Yields to the event loop regularly, because there may be many thousands of values.
         """
         kept: LastPushed = {}
         for number, entry in enumerate(chain.from_iterable(every), 1):
@@ -289,21 +295,22 @@ class PushedCounts:
         return kept
 
     def set_last_pushed(self, values: LastPushed) -> None:
-        """Replace the last pushed values by the result of `after_push`, once the push was sent."""
+        """Replace the last pushed values by a result of `after_push`, when the push was sent."""
         self._last_pushed = values
 
 
 async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Entries:
     """Return the values of a snapshot whose names `wants` accepts.
 
-    Values with the fewest labels, which are the totals of the client, come first: a push that is
-    limited in size then contains the totals. Yields to the event loop regularly, because a snapshot
-    may have many thousand values.
+    Values with few labels come first: these are the totals of the client. So a push that is limited
+    in size contains the totals. Yields to the event loop regularly, because there may be many
+    thousands of values.
     """
     wanted: dict[tuple[int, str], list[Entry]] = {}
     names: dict[tuple[str, str], str | None] = {}
     for number, metric in enumerate(metrics, 1):
-        # Call `wants` once per name: a metric may have a value for each of thousands of partitions.
+        # Call `wants` once for each name, because a metric may have values for thousands of
+        # partitions.
         key = metric.group, metric.name
         if key not in names:
             name = metric.telemetry_name
@@ -317,27 +324,28 @@ async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> En
 
 
 async def _maybe_yield(number: int) -> None:
-    """Yield to the event loop after every `_VALUES_PER_YIELD` values; `number` are processed."""
+    """Yield to the event loop if `number`, the count of processed values, is a multiple of
+    `_VALUES_PER_YIELD`."""
     if number % _VALUES_PER_YIELD == 0:
         await asyncio.sleep(0)
 
 
 def chunks(every: Entries) -> Iterator[list[Entry]]:
-    """Yield all values in lists of at most `_MOST_POINTS` values of one metric."""
+    """Yield all values, in lists of at most `_MOST_POINTS` values of the same metric."""
     for same in every:
         for start in range(0, len(same), _MOST_POINTS):
             yield same[start : start + _MOST_POINTS]
 
 
 def series(chunk: list[Entry], counts: PushedCounts, *, is_delta: bool) -> Series:
-    """Return the series of values of one metric."""
+    """Return the series with the values of one chunk, which are all of the same metric."""
     first = chunk[0].metric
     points = tuple(counts.point(entry, is_delta=is_delta) for entry in chunk)
     return Series(chunk[0].name, first.unit, first.kind, points)
 
 
 def _labels(metric: Metric) -> Labels:
-    # Omit the client id: the broker adds it to the metrics.
+    # Omit the client id, because the broker adds it to the metrics.
     tags = metric.tags
     return tuple([(_label(name), tags[name]) for name in sorted(tags) if name != "client-id"])
 
@@ -348,8 +356,8 @@ def _label(tag: str) -> str:
 
 
 def _difference(value: Value, before: Value | None) -> Value:
-    """Return `value` minus `before`, the last pushed value. Return `value` if there was no push, or
-    if the counter has restarted at 0 since then."""
+    """Return `value` minus the last pushed value `before`. Return `value` itself if nothing was
+    pushed before, or if the counter has restarted at 0 since then."""
     if isinstance(value, Distribution):
         if not isinstance(before, Distribution) or before.count > value.count:
             return value
@@ -361,26 +369,28 @@ def _difference(value: Value, before: Value | None) -> Value:
     return value - before
 
 
-# -- Encode one push, up to the size limit of the broker
+# -- Encode a push, up to the size limit of the broker
 
 
 _SCOPE = ("aiokafka", __version__)
 _LARGE = 64 * 1024
-"""Size in bytes from which a push is compressed in a thread, not in the event loop."""
+"""A push of at least this number of bytes is compressed in a thread."""
 _RATIO = 10
-"""The highest compression ratio to expect: no more than this times the limit is compressed."""
+"""The highest expected compression ratio. For a push that will be compressed, encoding stops at
+this multiple of the size limit."""
 _SPARE = 0.9
+"""If a push is too large, the next attempt has this fraction of the values that should fit."""
 _CHUNKS_PER_YIELD = 5
 """Number of chunks that are encoded before the task yields to the event loop."""
 
 
 class PushPayload(NamedTuple):
-    """The content of one PushTelemetry request."""
+    """The contents of one PushTelemetry request."""
 
     data: bytes
     codec: int
     entries: list[Entry]
-    """The values in `data`."""
+    """The values that `data` contains."""
 
 
 async def make_payload(
@@ -393,8 +403,8 @@ async def make_payload(
     codec: int,
     most_bytes: int,
 ) -> PushPayload | None:
-    """Encode and compress as many of the first values of `every` as fit into `most_bytes`. Return
-    None if the first chunk of values is too large, or if there are no values."""
+    """Encode and compress values, from the first of `every` on, as many as fit into `most_bytes`.
+    Return None if the first chunk does not fit, or if there are no values."""
     parts: list[tuple[bytes, list[Entry]]] = []
     size = 0
     limit = most_bytes * (_RATIO if codec else 1)

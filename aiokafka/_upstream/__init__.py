@@ -1,1 +1,1 @@
-"""Names of aiokafka 0.14 that only programs import; this package does not use them."""
+"""Names of aiokafka 0.14, for programs that import them. The library itself does not use them."""

@@ -1,4 +1,7 @@
-"""Attributes of aiokafka's GroupCoordinator that programs use on ``consumer._coordinator``."""
+"""Attributes of aiokafka 0.14's GroupCoordinator, for programs that use them.
+
+Programs find them in ``consumer._coordinator``.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ __all__ = ["CoordinatorNames"]
 
 
 class CommitLock:
-    """The attribute `_commit_lock` of aiokafka's coordinator. Programs call `locked()`, or hold the
-    lock with `async with` to prevent commits."""
+    """The attribute `_commit_lock` of aiokafka 0.14's coordinator. Programs call `locked()`, or
+    hold the lock with `async with` to prevent commits."""
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
@@ -46,8 +49,8 @@ class CommitLock:
 
 @with_options({"_config": ConsumerConfig, "_config.client": ClientConfig})
 class CoordinatorNames:
-    """Base class with the attributes of aiokafka's GroupCoordinator that only programs use,
-    including attributes for options such as ``_session_timeout_ms``."""
+    """Base class with the attributes of aiokafka 0.14's GroupCoordinator that only programs use.
+    `with_options` adds attributes for options, such as ``_session_timeout_ms``."""
 
     if TYPE_CHECKING:
         _config: ConsumerConfig
@@ -67,7 +70,7 @@ class CoordinatorNames:
         return {tp: OffsetAndMetadata(*committed) for tp, committed in found.items()}
 
     def request_rejoin(self) -> None:
-        """Make the member join or rejoin its group."""
+        """Make the member join its group, or rejoin it, soon."""
         self.state.request_join("a program asked for it")
 
     @property

@@ -1,4 +1,4 @@
-"""The fetcher of a consumer under the attribute names of aiokafka's `Fetcher`, which programs
+"""The fetcher of a consumer under the attribute names of aiokafka 0.14's `Fetcher`, which programs
 use."""
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class FetcherNames:
     """The attribute `_fetcher` of a consumer, which Faust and kafkaesk use to read records.
 
     Tests of tracing libraries replace `next_record` and `fetched_records`, in order to need no
-    broker. `getone()` and `getmany()` of the consumer then call the replacements, as in aiokafka.
+    broker. `getone()` and `getmany()` of the consumer then call the replacements, as they do in
+    aiokafka 0.14.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer[Any, Any]) -> None:
@@ -50,7 +51,7 @@ class FetcherNames:
         return await self.next_record(partitions)
 
     async def _replaced_read_many(
-        self, wanted: Collection[TopicPartition] | None, timeout_ms: float, limit: int
+        self, wanted: Collection[TopicPartition] | None, timeout_ms: float, limit: int, least: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         self._consumer._check_can_read()
         most = None if limit < 0 else limit
@@ -67,12 +68,16 @@ class FetcherNames:
         return self._consumer._queue.waiters
 
     async def next_record(self, partitions: Iterable[TopicPartition]) -> ConsumerRecord[Any, Any]:
-        """Return the next record of `partitions` (empty: of all partitions), without calling
-        interceptors."""
+        """Wait for the next record of `partitions` (empty: of all partitions), and return it,
+        without calling interceptors. Raises ConsumerStoppedError if the consumer is stopped."""
         wanted, queue, fetch = _wanted(partitions), self._consumer._queue, self._consumer._fetch
-        queue.buffer.begin_call()
+        queue.buffer.begin_call(self._consumer._loop.time())
         while fetch.is_running:
             record = queue.next_of(wanted)
+            if queue.buffer.suspended is not None:
+                record = await self._consumer._finish_one(intercepts=False)
+                if record is None:
+                    continue
             if record is not None:
                 return record
             fetch.await_records(wanted)
@@ -87,19 +92,22 @@ class FetcherNames:
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         """Return records of `partitions` (empty: of all partitions), without calling interceptors.
 
-        Waits up to `timeout` seconds for the first records.
+        Waits up to `timeout` seconds for the first records; returns {} after this time, and if the
+        consumer is stopped.
         """
         wanted, queue, fetch = _wanted(partitions), self._consumer._queue, self._consumer._fetch
         limit = -1 if max_records is None else max_records
         deadline = self._consumer._loop.time() + timeout
-        queue.buffer.begin_call()
-        records = queue.take(wanted, limit)
+        queue.buffer.begin_call(self._consumer._loop.time())
         in_time = True
-        while not records and fetch.is_running and in_time:
+        while True:
+            records = queue.take(wanted, limit)
+            if queue.buffer.suspended is not None:
+                records = await self._consumer._finish_many(records, wanted, limit, deadline)
+            if records or not fetch.is_running or not in_time:
+                return records
             fetch.await_records(wanted)
             in_time = await queue.wait(wanted, deadline)
-            records = queue.take(wanted, limit)
-        return records
 
 
 def _wanted(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition] | None:

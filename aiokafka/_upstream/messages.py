@@ -1,12 +1,12 @@
-"""The message classes of aiokafka, and their conversion to and from `aiokafka.protocol.messages`.
+"""The message classes of aiokafka 0.14, converted to and from those of `protocol/messages/`.
 
-aiokafka represents a struct by a tuple, with the values in the order on the wire. Our structs have
-the same values in the same order, so the list of aiokafka's field names suffices to convert them::
+aiokafka 0.14 represents a struct by a tuple, with the values in the order on the wire. Our structs
+have the same values in the same order, so the list of its field names suffices to convert them::
 
     topics(topic partitions(partition error_code))
 
 A name with parentheses is a list of structs, whose fields are in the parentheses. A list of structs
-with one field may be a plain list of values in aiokafka: its name then has no parentheses.
+with one field may be a plain list of values in aiokafka 0.14: its name then has no parentheses.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 
 
 class _Column(NamedTuple):
-    """A field: its name in aiokafka, our Field, and for a list of structs the Row of these structs.
+    """A field: its name in aiokafka 0.14, and our Field.
 
-    `is_bare`: aiokafka has a plain list of values, because the structs have one field only.
+    `row`: the Row of the structs in a list of structs; None for other fields.
+    `is_bare`: aiokafka 0.14 has a plain list of values, because the structs have one field only.
     """
 
     name: str
@@ -82,7 +83,7 @@ class _Column(NamedTuple):
 
 
 class Row:
-    """Converts between a struct and its tuple in aiokafka, in the versions `span`.
+    """Converts between a struct and its tuple in aiokafka 0.14, in the versions `span`.
 
     In flexible versions (KIP-482) the last value of each tuple is a dict of tagged fields.
     """
@@ -157,7 +158,7 @@ def _column(field: Field, name: _Name, span: Versions, flexible: int | None) -> 
     return _Column(name.text, field, row, is_bare=not name.inner)
 
 
-# -- Messages of aiokafka: a class per version, with tuples for structs
+# -- Messages of aiokafka 0.14: a class per version, with tuples for structs
 
 # `JoinGroupRequest(...)` is sent in the newest version that the broker supports.
 # `JoinGroupRequest_v2(...)` is sent in version 2, and its response is a `JoinGroupResponse_v2`.
@@ -169,14 +170,14 @@ _VERSIONED = re.compile(r"(\w+)(Request|Response)(?:_v(\d+))?")
 
 
 class Family:
-    """What the classes of one API, a class for each version, have in common.
+    """What the classes of one API have in common. There is a class for each version.
 
     Args:
         home: Our class of the request.
-        request: aiokafka's names of the request fields, in the order on the wire.
-        response: aiokafka's names of the response fields, in the order on the wire.
+        request: The names of the request fields in aiokafka 0.14, in the order on the wire.
+        response: The names of the response fields in aiokafka 0.14, in the order on the wire.
         versions: The versions that `Request.prepare` may choose.
-        others: Versions that `Request.prepare` never chooses, for programs that name such a class.
+        others: More versions that have a class. `Request.prepare` never chooses them.
     """
 
     def __init__(
@@ -196,8 +197,8 @@ class Family:
 
 
 class _Struct:
-    """Base of the message classes of one version. The constructor takes the fields by position or
-    by name; the fields are attributes."""
+    """Base of the message classes of one version. The constructor takes all fields by position, or
+    some by name (the others are None). The fields are attributes."""
 
     API_KEY: ClassVar[int]
     API_VERSION: ClassVar[int]
@@ -232,7 +233,7 @@ class _Struct:
 
     @classmethod
     def decode(cls, data: io.BytesIO | bytes) -> Self:
-        """Decode a message without a header; set the position of a stream to its end."""
+        """Decode a message without a header; set the position of a stream to the message's end."""
         stream = io.BytesIO(data) if isinstance(data, bytes) else data
         coder = codec(cls._row.struct, cls.API_VERSION)
         message, end = coder.decode_prefix(stream.getvalue(), stream.tell())
@@ -291,7 +292,7 @@ class RequestStruct(_Struct):
         return packed
 
     def answer(self, response: schema.Response | None) -> Any:
-        """Convert a response to aiokafka's class; return None for None (no response)."""
+        """Convert one of our responses to `RESPONSE_TYPE`; return None for None (no response)."""
         if response is None:
             return None
         kind = self.RESPONSE_TYPE
@@ -325,12 +326,13 @@ class Request:
         self._fields = values
 
     def __class_getitem__(cls, index: int) -> type[RequestStruct]:
-        """Return the class of the version with this index: before 0.13, aiokafka had lists of the
-        classes of all versions."""
+        """Return the class with this index in the list of all versions. Before aiokafka 0.13, the
+        name of the request was such a list."""
         return _request_class(cls, cls.FAMILY.all_versions[index])
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the values of the fields by name, as `version` needs them."""
+        """Return the values of the fields by name. Subclasses override this if the values depend on
+        `version`."""
         return self._fields
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
@@ -350,10 +352,11 @@ class Request:
         return request_struct_class(**{name: values[name] for name in names})
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
-        """Return this request in the newest version that the broker supports (API key: lowest and
-        highest version).
+        """Return this request in the newest version that the broker supports. `versions` has the
+        lowest and highest version of the broker by API key.
 
-        Raises IncompatibleBrokerVersion without a common version.
+        Raises IncompatibleBrokerVersion without a common version, or if this version lacks a field
+        that is needed.
         """
         first, last = versions.get(self.API_KEY, (1, 0))
         for version in reversed(self.FAMILY.versions):
@@ -373,8 +376,8 @@ def versioned(namespace: Mapping[str, Any], name: str) -> Any:
     """Return the class of a versioned name, such as `JoinGroupResponse_v5`; for a name without a
     version, the list of the classes of all versions.
 
-    For the `__getattr__` of a module with subclasses of `Request`. Raises AttributeError for other
-    names.
+    A module with subclasses of `Request` calls this in its `__getattr__`; `namespace` is its
+    `globals()`. Raises AttributeError for other names.
     """
     matched = _VERSIONED.fullmatch(name)
     builder = namespace.get(f"{matched[1]}Request") if matched else None

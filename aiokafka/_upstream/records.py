@@ -1,7 +1,7 @@
-"""The record classes of aiokafka's `record` package.
+"""The record classes of the `record` package of aiokafka 0.14.
 
-Only programs, and tests from aiokafka, use these classes. The producer and the consumer of this
-package use `record/batch.py`, `record/reader.py` and `record/legacy.py`.
+Only programs, and the tests of aiokafka 0.14, use these classes. Our producer and consumer use
+`record/batch.py`, `record/reader.py` and `record/legacy.py`.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ class DefaultRecordBatch:
         return True
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records up to a damaged record. Raises CorruptRecordError if the batch or its
-        first record is damaged."""
+        """Yield the records before the first damaged record. Raises CorruptRecordError if the batch
+        or its first record is damaged."""
         reader = RecordReader(self._batch.view, "", -1, position=0, include_control=True)
         for one in reader.take(_ALL):
             headers = list(one.headers)
@@ -254,7 +254,7 @@ class _DefaultRecordBatchBuilderPy:
         value: Buffer | None,
         headers: Headers,
     ) -> int:
-        """Return the encoded size of this record in bytes, if it were added next."""
+        """Return the size in bytes that this record would have if it were added now."""
         return len(self._encode(offset, timestamp, key, value, headers))
 
     @staticmethod
@@ -264,7 +264,8 @@ class _DefaultRecordBatchBuilderPy:
         return size + sum(10 + len(name.encode()) + len(each or b"") for name, each in headers)
 
     def build(self) -> bytearray:
-        """Return the batch as bytes, compressed if compression makes the batch smaller."""
+        """Return the encoded batch. Its records are compressed if the builder has a codec, and if
+        the compression makes them smaller."""
         body, codec = bytes(self._body), NONE
         if self._codec:
             packed = compress(self._codec, body)
@@ -310,8 +311,8 @@ class _DefaultRecordBatchBuilderPy:
 
 
 class DefaultRecordBatchBuilder(_DefaultRecordBatchBuilderPy):
-    """Builds one batch of magic 2. aiokafka's tests require that this class and its base are
-    distinct, so it is not an alias."""
+    """Builds one batch of magic 2. A class of its own and not an alias of its base, because the
+    tests of aiokafka 0.14 compare the two."""
 
 
 def _varint(value: int) -> bytes:
@@ -335,7 +336,9 @@ def _field(what: str, data: Buffer | None) -> bytes:
 # -- Message sets of magic 0 and 1, built and read
 
 
-_OVERHEAD = {0: 14, 1: 22}  # checksum, magic, attributes, timestamp (magic 1 only), two lengths
+# By magic, the bytes of a message besides its key, value, offset and length: checksum, magic,
+# attributes, timestamp (magic 1 only), and the lengths of key and value.
+_OVERHEAD = {0: 14, 1: 22}
 _LEGACY_CRC = slice(12, 16)
 
 
@@ -434,11 +437,11 @@ class LegacyRecordBatchBuilder(_Codecs):
 
     @staticmethod
     def record_overhead(magic: int) -> int:
-        """Return the size of a message in bytes without key, value, offset and length."""
+        """Return the bytes of a message besides its key, value, offset and length."""
         return _OVERHEAD[magic]
 
     def build(self) -> bytearray:
-        """Return the message set as bytes; a codec compresses it into one wrapper message."""
+        """Return the encoded message set; with a codec, as one compressed wrapper message."""
         if not self._codec or not self._plain:
             return self._plain
         plain = bytes(self._plain)
@@ -480,7 +483,8 @@ class MemoryRecords:
         """Return the next batch, None at the end. The iteration of a batch includes transaction
         markers.
 
-        Raises CorruptRecordError for an invalid header. Reading the batch raises for other damage.
+        Raises CorruptRecordError for an invalid header. Other damage raises it when the records of
+        the batch are read.
         """
         batch = parse_batch(self._view, self._at)
         if batch is None:

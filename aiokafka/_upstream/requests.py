@@ -1,4 +1,4 @@
-"""The requests of aiokafka's `protocol` package, with aiokafka's names and versions.
+"""The requests of the `protocol` package of aiokafka 0.14, with its names and versions.
 
 A request without a version in its name is sent in the newest version that the broker supports.
 """
@@ -12,25 +12,16 @@ from aiokafka._upstream.messages import Family, Request, RequestStruct, Response
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.messages import (
     acls,
-    api_versions,
     configs,
     fetch,
-    find_coordinator,
+    group_members,
+    group_offsets,
     groups,
-    heartbeat,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_offsets,
     metadata,
-    offset_commit,
-    offset_fetch,
     produce,
     quotas,
-    records,
     replicas,
     sasl,
-    sync_group,
     topics,
     transactions,
 )
@@ -88,7 +79,7 @@ _RESOURCE = "error_code error_message resource_type resource_name"
 class ApiVersionRequest(
     Request,
     family=Family(
-        api_versions.ApiVersionsRequest,
+        metadata.ApiVersionsRequest,
         "",
         "error_code api_versions(api_key min_version max_version) throttle_time_ms",
         versions=(0, 1, 2),
@@ -179,7 +170,7 @@ class CreatePartitionsRequest(
 class DeleteRecordsRequest(
     Request,
     family=Family(
-        records.DeleteRecordsRequest,
+        topics.DeleteRecordsRequest,
         "topics(name partitions(partition_index offset)) timeout_ms",
         "throttle_time_ms topics(name partitions(partition_index low_watermark error_code))",
         versions=(0, 1, 2),
@@ -456,7 +447,7 @@ class ListPartitionReassignmentsRequest(
 class OffsetCommitRequest(
     Request,
     family=Family(
-        offset_commit.OffsetCommitRequest,
+        group_offsets.OffsetCommitRequest,
         "consumer_group consumer_group_generation_id consumer_id retention_time"
         " topics(topic partitions(partition offset timestamp metadata))",
         "throttle_time_ms topics(topic partitions(partition error_code))",
@@ -489,7 +480,7 @@ class OffsetCommitRequest(
 class OffsetFetchRequest(
     Request,
     family=Family(
-        offset_fetch.OffsetFetchRequest,
+        group_offsets.OffsetFetchRequest,
         "consumer_group topics(topic partitions)",
         "throttle_time_ms topics(topic partitions(partition offset metadata error_code))"
         " error_code",
@@ -520,7 +511,7 @@ class OffsetFetchRequest(
 class FindCoordinatorRequest(
     Request,
     family=Family(
-        find_coordinator.FindCoordinatorRequest,
+        metadata.FindCoordinatorRequest,
         "coordinator_key coordinator_type",
         "throttle_time_ms error_code error_message coordinator_id host port",
         versions=(0, 1),
@@ -597,7 +588,7 @@ class FetchRequest(
 class JoinGroupRequest(
     Request,
     family=Family(
-        join_group.JoinGroupRequest,
+        group_members.JoinGroupRequest,
         "group session_timeout rebalance_timeout member_id group_instance_id protocol_type"
         " group_protocols(protocol_name protocol_metadata)",
         "throttle_time_ms error_code generation_id group_protocol leader_id member_id"
@@ -633,7 +624,7 @@ class JoinGroupRequest(
 class SyncGroupRequest(
     Request,
     family=Family(
-        sync_group.SyncGroupRequest,
+        group_members.SyncGroupRequest,
         "group generation_id member_id group_instance_id"
         " group_assignment(member_id member_metadata)",
         "throttle_time_ms error_code member_assignment",
@@ -663,7 +654,7 @@ class SyncGroupRequest(
 class HeartbeatRequest(
     Request,
     family=Family(
-        heartbeat.HeartbeatRequest,
+        group_members.HeartbeatRequest,
         "group generation_id member_id",
         "throttle_time_ms error_code",
         versions=(0, 1),
@@ -678,7 +669,7 @@ class HeartbeatRequest(
 class LeaveGroupRequest(
     Request,
     family=Family(
-        leave_group.LeaveGroupRequest,
+        group_members.LeaveGroupRequest,
         "group member_id",
         "throttle_time_ms error_code",
         versions=(0, 1),
@@ -720,7 +711,7 @@ class MetadataRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields; in version 0 an empty list replaces None for all topics."""
+        """Return the fields. In version 0, an empty list replaces None: both mean all topics."""
         if version == 0 and self._fields["topics"] is None:
             return {**self._fields, "topics": []}
         return self._fields
@@ -732,15 +723,15 @@ class MetadataRequest(
 class OffsetResetStrategy:
     """The timestamps that stand for the latest and the earliest offset; NONE means no reset."""
 
-    LATEST = list_offsets.LATEST
-    EARLIEST = list_offsets.EARLIEST
+    LATEST = fetch.LATEST
+    EARLIEST = fetch.EARLIEST
     NONE = 0
 
 
 class OffsetRequest(
     Request,
     family=Family(
-        list_offsets.ListOffsetsRequest,
+        fetch.ListOffsetsRequest,
         "replica_id isolation_level"
         " topics(topic partitions(partition current_leader_epoch timestamp max_offsets))",
         "throttle_time_ms"
@@ -823,7 +814,7 @@ _CODES = "throttle_time_ms errors(topic partition_errors(partition error_code))"
 class InitProducerIdRequest(
     Request,
     family=Family(
-        init_producer_id.InitProducerIdRequest,
+        produce.InitProducerIdRequest,
         "transactional_id transaction_timeout_ms",
         f"{_CODE} producer_id producer_epoch",
         versions=(0,),

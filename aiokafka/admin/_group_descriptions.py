@@ -22,25 +22,24 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.protocol.messages import consumer_group_describe as consumer_wire
-from aiokafka.protocol.messages import groups as classic_wire
-from aiokafka.protocol.messages import share_group_describe as share_wire
-from aiokafka.protocol.messages import streams_group_describe as streams_wire
+from aiokafka.protocol.messages import groups as wire
+from aiokafka.protocol.messages import share_groups as share_wire
+from aiokafka.protocol.messages import streams_groups as streams_wire
 from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition
 
 
 @dataclass(frozen=True)
 class GroupListing(Value):
-    """A group in the list of a broker."""
+    """A group in a broker's response to ListGroups."""
 
     group_id: str
     #: UNKNOWN before Kafka 3.8.
     type: GroupType
     #: UNKNOWN before Kafka 2.6.
     state: GroupState
-    #: "consumer" for consumers of both protocols, "connect", "share" and others; "" for a group
-    #: that has offsets and never had members.
+    #: "consumer" for consumers with the classic or the consumer protocol, "connect", "share" and
+    #: others; "" for a group that has offsets and never had members.
     protocol_type: str
     #: The id of the broker that coordinates the group.
     coordinator: int
@@ -57,10 +56,11 @@ class StreamsTasks(Value):
 
 @dataclass(frozen=True)
 class GroupMember(Value):
-    """A member of a group. A field is None if the protocol or the broker does not have it."""
+    """A member of a group. A field is None if the protocol of the group or the version of the
+    broker does not have it, or if the member has not set it."""
 
     member_id: str
-    #: The name of a static member (KIP-345).
+    #: The `group_instance_id` of a static member (KIP-345).
     instance_id: str | None
     client_id: str
     #: The address from which the member connects.
@@ -70,19 +70,20 @@ class GroupMember(Value):
     epoch: int | None = None
     #: The subscribed topics.
     topics: tuple[str, ...] | None = None
-    #: The subscribed pattern, in the consumer protocol (KIP-848).
+    #: The pattern to which a member with the consumer protocol is subscribed (KIP-848).
     regex: str | None = None
     #: The current assignment.
     assignment: tuple[TopicPartition, ...] | None = None
-    #: The assignment after the rebalance, in the consumer protocol.
+    #: The target assignment: the partitions that the member has after the rebalance; None except in
+    #: the consumer protocol.
     target: tuple[TopicPartition, ...] | None = None
-    #: CLASSIC for a member that uses the classic protocol in a consumer or streams group.
+    #: The protocol that the member uses. In consumer and streams groups it may be CLASSIC.
     type: GroupType = GroupType.UNKNOWN
     #: The current assignment in a streams group (KIP-1071).
     tasks: StreamsTasks | None = None
-    #: The assignment after the rebalance, in a streams group.
+    #: The target assignment in a streams group.
     target_tasks: StreamsTasks | None = None
-    #: The encoded metadata of a member of a classic group; `topics` has the topics of a consumer.
+    #: The encoded metadata of a member of a classic group; `topics` has the decoded topics.
     raw_subscription: bytes = field(default=b"", repr=False)
     #: The encoded assignment in a classic group; `assignment` has the decoded partitions.
     raw_assignment: bytes = field(default=b"", repr=False)
@@ -102,9 +103,9 @@ class GroupDescription(Value):
     #: The id of the broker that coordinates the group.
     coordinator: int
     members: tuple[GroupMember, ...] = ()
-    #: The group epoch: counts changes of members and subscriptions; None for a classic group.
+    #: The group epoch, which grows when members or subscriptions change; None for a classic group.
     epoch: int | None = None
-    #: The group epoch of the target assignment; None for a classic group.
+    #: The group epoch for which the target assignment was computed; None for a classic group.
     assignment_epoch: int | None = None
     #: The epoch of the topology of a streams group.
     topology_epoch: int | None = None
@@ -112,7 +113,7 @@ class GroupDescription(Value):
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-# -- Groups whose members speak the classic protocol
+# -- Groups whose members use the classic protocol
 
 _FIRST_WITH_OPERATIONS = 3
 
@@ -120,24 +121,24 @@ _FIRST_WITH_OPERATIONS = 3
 async def describe_classic(
     router: Router, node_id: int, group_ids: list[str], with_operations: bool, deadline: float
 ) -> Outcomes[str, GroupDescription]:
-    """Describe classic groups. The outcome of a group of another type is GroupIdNotFound."""
+    """Describe classic groups. A group of another type has GroupIdNotFound as its outcome."""
 
-    def build(version: int) -> classic_wire.DescribeGroupsRequest:
-        request = classic_wire.DescribeGroupsRequest(groups=group_ids)
+    def build(version: int) -> wire.DescribeGroupsRequest:
+        request = wire.DescribeGroupsRequest(groups=group_ids)
         if version >= _FIRST_WITH_OPERATIONS:
             request.include_authorized_operations = with_operations
         return request
 
-    response = await router.send(node_id, Call(classic_wire.DescribeGroupsRequest, build), deadline)
+    response = await router.send(node_id, Call(wire.DescribeGroupsRequest, build), deadline)
     return {group.group_id: _described(group, node_id) for group in response.groups}
 
 
-def _described(group: classic_wire.DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
+def _described(group: wire.DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
     if group.error_code:
         return _error_in(group)
     state = GroupState.of(group.group_state)
     if state is GroupState.DEAD:
-        # Before Kafka 4.0: the group does not exist, or is not classic.
+        # Brokers before Kafka 4.0 return "Dead" if the group does not exist, or is not classic.
         return GroupIdNotFound(f"group {group.group_id!r} does not exist")
     is_consumer = group.protocol_type == ConsumerProtocol.PROTOCOL_TYPE
     return GroupDescription(
@@ -157,7 +158,7 @@ def _error_in(group: Any) -> KafkaError:
     return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
 
 
-def _classic_member(member: classic_wire.DescribedGroupMember, is_consumer: bool) -> GroupMember:
+def _classic_member(member: wire.DescribedGroupMember, is_consumer: bool) -> GroupMember:
     metadata = _metadata(member.member_metadata) if is_consumer else None
     assignment = _assignment(member.member_assignment) if is_consumer else None
     return GroupMember(
@@ -177,8 +178,8 @@ def _classic_member(member: classic_wire.DescribedGroupMember, is_consumer: bool
 def _metadata(data: bytes) -> ConsumerProtocolMemberMetadata | None:
     """Return the decoded metadata of a consumer.
 
-    Returns None for empty metadata, before the members have agreed on a protocol, and for malformed
-    metadata, which any client may send.
+    Returns None for empty metadata, which members have until they agree on a protocol, and for
+    malformed metadata, because brokers do not check it.
     """
     try:
         return ConsumerProtocolMemberMetadata.decode(data) if data else None
@@ -193,18 +194,18 @@ def _assignment(data: bytes) -> ConsumerProtocolMemberAssignment | None:
         return None
 
 
-# -- Consumer, share and streams groups: the broker assigns
+# -- Consumer, share and streams groups, whose brokers assign the partitions
 
 
 @dataclass(frozen=True)
 class AssignedGroups:
-    """How to request and read the descriptions of one type of group."""
+    """The request that describes one type of group, and functions that read its response."""
 
     kind: GroupType
     request: type[Request[Any]]
     """The class of the request, with fields `group_ids` and `include_authorized_operations`."""
     member: Callable[[Any], GroupMember]
-    """Converts a member in the response."""
+    """Converts a member of the response."""
     assignor: Callable[[Any], str] = lambda group: str(group.assignor_name)
     """Returns the assignor of a group in the response."""
     topology_epoch: Callable[[Any], int | None] = lambda group: None
@@ -218,7 +219,8 @@ class AssignedGroups:
         with_operations: bool,
         deadline: float,
     ) -> Outcomes[str, GroupDescription]:
-        """Describe groups of this type. The outcome of other groups is GroupIdNotFound."""
+        """Describe groups of this type. A group of another type has GroupIdNotFound as its
+        outcome."""
         request = self.request(group_ids=group_ids, include_authorized_operations=with_operations)
         response = await router.send(node_id, call_of(request), deadline)
         return {group.group_id: self._described(group, node_id) for group in response.groups}
@@ -246,7 +248,7 @@ class AssignedGroups:
 _CLASSIC_MEMBER = 0
 
 
-def _consumer_member(member: consumer_wire.Member) -> GroupMember:
+def _consumer_member(member: wire.DescribedConsumerGroupMember) -> GroupMember:
     classic = member.member_type == _CLASSIC_MEMBER
     return GroupMember(
         member_id=member.member_id,
@@ -264,7 +266,7 @@ def _consumer_member(member: consumer_wire.Member) -> GroupMember:
 
 
 def _flat(
-    assignment: consumer_wire.Assignment | share_wire.Assignment,
+    assignment: wire.Assignment | share_wire.DescribedAssignment,
 ) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
@@ -277,7 +279,7 @@ def _flat(
 
 consumer_groups = AssignedGroups(
     kind=GroupType.CONSUMER,
-    request=consumer_wire.ConsumerGroupDescribeRequest,
+    request=wire.ConsumerGroupDescribeRequest,
     member=_consumer_member,
 )
 
@@ -350,7 +352,8 @@ Describe = Callable[
     [Router, int, list[str], bool, float], Awaitable[Outcomes[str, GroupDescription]]
 ]
 
-# Classic and consumer groups come first, because most groups are of these types.
+# Requests are sent in this order until all groups are found. Classic and consumer groups come
+# first, because most groups are of these types.
 _TYPES: tuple[Describe, ...] = (
     describe_classic,
     consumer_groups.describe,
@@ -363,7 +366,10 @@ _OF_ANOTHER_TYPE = (GroupIdNotFound, UnsupportedVersionError)
 async def describe_groups(
     router: Router, group_ids: Iterable[str], with_operations: bool, deadline: float
 ) -> dict[str, GroupDescription]:
-    """Describe groups of any type. Raises GroupIdNotFound for a group that does not exist."""
+    """Describe groups of any type. The error of a group that does not exist is GroupIdNotFound.
+
+    Raises the same errors as `by_coordinator`.
+    """
 
     async def send(node_id: int, part: list[str]) -> Outcomes[str, GroupDescription]:
         found: dict[str, GroupDescription | KafkaError] = {}

@@ -47,27 +47,25 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.protocol.messages import share_offsets as wire
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages import share_groups as wire
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from aiokafka.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from aiokafka.protocol.messages.groups import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 Wanted = Mapping[str, Sequence[TopicPartition] | None]
-"""Partitions by group; None stands for all partitions with an offset."""
+"""The requested partitions by group; None stands for all partitions with an offset."""
 Offsets = dict[TopicPartition, OffsetAndMetadata | None]
 
 # -- OffsetFetch
@@ -75,13 +73,14 @@ Offsets = dict[TopicPartition, OffsetAndMetadata | None]
 _FIRST_OF_ALL_PARTITIONS = 2
 _FIRST_STABLE = 7
 _FIRST_OF_SEVERAL = 8
-NEWEST_WITH_NAMES = 9  # later versions name topics by id, which users do not know
+NEWEST_WITH_NAMES = 9  # later versions have topic ids, but users give the names of topics
 
 
 async def fetch_offsets(
     router: Router, wanted: Wanted, require_stable: bool, deadline: float
 ) -> dict[str, Offsets]:
-    """Return the offsets of each group; None for a requested partition without an offset."""
+    """Return the committed offsets of each group. A requested partition without an offset has
+    None."""
 
     async def send(node_id: int, group_ids: list[str]) -> Outcomes[str, Offsets]:
         part = {group_id: wanted[group_id] for group_id in group_ids}
@@ -93,7 +92,11 @@ async def fetch_offsets(
 async def _ask(
     router: Router, node_id: int, wanted: Wanted, require_stable: bool, deadline: float
 ) -> dict[str, Offsets | KafkaError]:
-    """Ask for all groups in one request. Before Kafka 3.0 each group needs its own request."""
+    """Fetch the committed offsets of all groups of one coordinator with one OffsetFetch request.
+
+    Before Kafka 3.0 (KIP-709), send one request for each group. Return the offsets or the error of
+    each group.
+    """
     has_groups = False
 
     def build(version: int) -> OffsetFetchRequest:
@@ -112,7 +115,8 @@ async def _ask(
         return {key: found for part in parts for key, found in part.items()}
     groups: dict[str, Any] = {group.group_id: group for group in response.groups}
     if not has_groups:
-        groups = dict.fromkeys(wanted, response)  # the whole response is about one group
+        # Responses before version 8 have no list of groups: they are about one group.
+        groups = dict.fromkeys(wanted, response)
     return {
         group_id: _offsets(group_id, group.error_code, group.topics, wanted.get(group_id))
         for group_id, group in groups.items()
@@ -124,8 +128,11 @@ class _OneGroupOnlyError(UnsupportedVersionError):
 
 
 def offset_fetch_request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
-    """Return an OffsetFetchRequest. Raises UnsupportedVersionError if the version lacks a
-    feature."""
+    """Return an OffsetFetchRequest for these groups.
+
+    Raises UnsupportedVersionError if this version cannot request several groups, only stable
+    offsets, or all partitions of a group.
+    """
     if version < _FIRST_OF_SEVERAL and len(wanted) > 1:
         raise _OneGroupOnlyError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
     if version < _FIRST_STABLE and require_stable:
@@ -158,11 +165,15 @@ def _topic(name: str, numbers: list[int]) -> OffsetFetchRequestTopics:
 def _offsets(
     group_id: str, code: int, topics: Iterable[Any], wanted: Iterable[TopicPartition] | None
 ) -> Offsets | KafkaError:
-    """Return the offsets of a group, or the error of the group or of its partitions."""
+    """Return the offsets of a group, or an error.
+
+    The error is the first of these: the error of the group; a retriable error of a partition; the
+    error that `outcome` raises for the errors of the partitions.
+    """
     refused = error_of(code, None, f"offsets of group {group_id!r}")
     if refused is not None:
         return refused
-    # Brokers other than Apache Kafka may leave out a partition without an offset.
+    # Brokers other than Apache Kafka may omit a requested partition without an offset.
     found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = dict.fromkeys(wanted or ())
     found.update((tp, _committed_offset(group_id, tp, each)) for tp, each in partitions_in(topics))
     for each in found.values():
@@ -172,7 +183,8 @@ def _offsets(
 
 
 def _one_outcome(found: Outcomes[TopicPartition, V]) -> dict[TopicPartition, V] | KafkaError:
-    """Return the values of all partitions, or the error that `outcome` raises."""
+    """Return the values of all partitions. If a partition has an error, return the error that
+    `outcome` raises."""
     try:
         return outcome(found)
     except KafkaError as error:
@@ -199,7 +211,8 @@ def _committed_offset(
 # -- OffsetCommit and OffsetDelete, for groups without members
 
 _NEWEST_COMMIT_WITH_NAMES = 9
-# Errors of a commit by a client that is not a member, while the group has members.
+# The coordinator of a group with members rejects a commit without member id and generation, and
+# returns one of these errors.
 _HAS_MEMBERS = (
     UnknownMemberIdError,
     IllegalGenerationError,
@@ -209,7 +222,7 @@ _HAS_MEMBERS = (
 
 
 def not_empty(group_id: str) -> NonEmptyGroup:
-    """Return NonEmptyGroup with advice, for a change that needs a group without members."""
+    """Return a NonEmptyGroup error whose text advises how to empty the group."""
     return NonEmptyGroup(
         f"group {group_id!r} has members: stop its consumers, wait until their sessions have "
         f"ended, or remove them, and try again"
@@ -222,10 +235,12 @@ async def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     deadline: float,
 ) -> None:
-    """Commit offsets of a group that has no members, in one request.
+    """Commit offsets of a group that has no members, in one request. Partitions with a retriable
+    error are sent again.
 
-    The coordinator checks for members and stores the offsets in one step. If a consumer has joined,
-    the coordinator rejects all offsets.
+    Raises the same errors as `settle`. Raises NonEmptyGroup, without any change, if the group has
+    members: the coordinator checks this and stores the offsets in one step, so no consumer can join
+    in between.
     """
 
     def entry(tp: TopicPartition) -> OffsetCommitRequestPartition:
@@ -257,7 +272,8 @@ async def commit_offsets(
 
 
 def _commit_error(group_id: str, tp: TopicPartition, code: int) -> KafkaError | None:
-    """Return the error of a partition; raise NonEmptyGroup, which concerns the whole group."""
+    """Return the error of a partition, None for code 0. Raise NonEmptyGroup for an error that means
+    that the group has members, because this error concerns all partitions."""
     error = error_of(code, None, _offset_name(group_id, tp))
     if isinstance(error, _HAS_MEMBERS):
         raise not_empty(group_id)
@@ -300,9 +316,9 @@ class ShareOffset(Value):
 
     #: The first offset that is not yet acknowledged.
     start_offset: int
-    #: The leader epoch of the record at `start_offset`; None if unknown.
+    #: The leader epoch of the record at `start_offset`; None if the broker does not know it.
     leader_epoch: int | None
-    #: Number of records still to be delivered (KIP-1226, Kafka 4.2); None if unknown.
+    #: Number of records still to be delivered (KIP-1226); None if unknown, and before Kafka 4.2.
     lag: int | None
 
 
@@ -312,7 +328,7 @@ ShareOffsets = dict[TopicPartition, "ShareOffset | None"]
 async def fetch_share_offsets(
     router: Router, wanted: Wanted, deadline: float
 ) -> dict[str, ShareOffsets]:
-    """Return the offsets of each share group; None for a requested partition without an offset."""
+    """Return the offsets of each share group. A requested partition without an offset has None."""
 
     async def send(node_id: int, group_ids: list[str]) -> Outcomes[str, ShareOffsets]:
         groups = [_group(group_id, wanted[group_id]) for group_id in group_ids]
@@ -363,7 +379,7 @@ def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaErr
 
 
 def _reason(code: int, message: str | None) -> str | None:
-    """Return the message of a broker; for UNSUPPORTED_VERSION a more precise message."""
+    """Return the message of the broker; for UNSUPPORTED_VERSION return a more precise message."""
     if code == UnsupportedVersionError.errno:
         return "ShareGroupOffsets: the cluster has share groups since Kafka 4.2, or share.version=1"
     return message
@@ -378,7 +394,8 @@ def _raise_for_group(code: int, message: str | None, group_id: str) -> None:
 async def alter_share_offsets(
     router: Router, group_id: str, offsets: Mapping[TopicPartition, int], deadline: float
 ) -> None:
-    """Set the start offsets of an empty share group."""
+    """Set the start offsets of a share group. Raises NonEmptyGroup if the group has members, and
+    the same errors as `settle`."""
 
     def entry(tp: TopicPartition) -> wire.AlterShareGroupOffsetsRequestPartition:
         return wire.AlterShareGroupOffsetsRequestPartition(
@@ -404,7 +421,8 @@ async def alter_share_offsets(
 async def delete_share_offsets(
     router: Router, group_id: str, topics: Iterable[str], deadline: float
 ) -> None:
-    """Delete the offsets of topics in an empty share group."""
+    """Delete the offsets of topics in a share group. Raises NonEmptyGroup if the group has members,
+    and the same errors as `settle`."""
 
     async def ask(left: list[str]) -> Outcomes[str, None]:
         wanted = [wire.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in left]
@@ -423,7 +441,7 @@ async def delete_share_offsets(
 
 
 class ResetKind(enum.Enum):
-    """How a `ResetRule` selects the new offsets."""
+    """How a `ResetRule` determines the new offsets; see its class methods of the same names."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -436,13 +454,14 @@ class ResetKind(enum.Enum):
 
 @dataclass(frozen=True)
 class ResetRule(Value):
-    """The rule for the new offsets of a group, created by a class method such as `earliest()`."""
+    """The rule that determines the new offsets of a group. Create it by a class method, such as
+    `ResetRule.earliest()`."""
 
     kind: ResetKind
-    #: A timestamp or duration in milliseconds, a number of offsets, or an offset, depending on
-    #: `kind`; 0 for other kinds.
+    #: For TIMESTAMP and DURATION milliseconds, for SHIFT_BY a number of offsets, for TO_OFFSET an
+    #: offset; otherwise 0.
     value: int = 0
-    #: The group whose offsets are copied, for COPY.
+    #: For COPY, the group whose offsets are copied; otherwise "".
     group_id: str = ""
 
     @classmethod
@@ -466,21 +485,29 @@ class ResetRule(Value):
 
     @classmethod
     def duration(cls, ago: int | datetime.timedelta) -> Self:
-        """Return a rule that resets partitions to the time `ago` (milliseconds or a timedelta)
-        before now."""
-        ms = round(ago.total_seconds() * 1000) if isinstance(ago, datetime.timedelta) else ago
+        """Return a rule that resets partitions to the first record whose timestamp is at most `ago`
+        (milliseconds or a timedelta) before the time of the reset.
+
+        A partition without such a record is reset to its end. Raises ValueError for a negative
+        value.
+        """
+        if isinstance(ago, datetime.timedelta):
+            ms = round(ago.total_seconds() * 1000)
+        else:
+            ms = as_int("ago", ago)
         if ms < 0:
             raise ValueError(f"ago: {ago!r}: must not be negative")
         return cls(ResetKind.DURATION, ms)
 
     @classmethod
     def shift_by(cls, count: int) -> Self:
-        """Return a rule that adds `count`, which may be negative, to the committed offsets."""
+        """Return a rule that adds `count` to the committed offsets; `count` may be negative."""
         return cls(ResetKind.SHIFT_BY, as_int("count", count))
 
     @classmethod
     def to_offset(cls, offset: int) -> Self:
-        """Return a rule that resets all partitions to this offset."""
+        """Return a rule that resets all partitions to this offset. Raises ValueError if
+        negative."""
         offset = as_int("offset", offset)
         if offset < 0:
             raise ValueError(f"offset: {offset!r}: must not be negative")
@@ -500,18 +527,18 @@ class OffsetReset(Value):
     old: int | None
     #: The committed offset after the reset.
     new: int
-    #: Whether the rule's offset was outside the partition; if so, `new` is the nearest offset
-    #: inside.
+    #: Whether the offset by the rule was before the first record or after the end of the partition,
+    #: so that `new` is the first offset or the end.
     clamped: bool
 
 
 # -- Reset of a group's offsets by a rule
 
-# 1. Check that the group has no members.
+# 1. Check that the group has no members, unless this is a dry run.
 # 2. Choose the partitions, and fetch the committed offsets.
 # 3. Find the new offset of every partition. If this fails for any partition, change nothing.
-# 4. Commit all offsets in one request, which the coordinator rejects if a member has joined since
-#    step 1.
+# 4. Commit all offsets in one request. The coordinator rejects the request if a member has joined
+#    since step 1.
 
 
 Numbers = dict[TopicPartition, "int | None"]
@@ -526,9 +553,14 @@ async def reset_offsets(
     dry_run: bool,
     deadline: float,
 ) -> dict[TopicPartition, OffsetReset]:
-    """Reset the offsets of these partitions and topics, or of all partitions with an offset.
+    """Reset the offsets of these partitions and of all partitions of these topics.
 
-    Returns the old and the new offset of each partition. A dry run changes nothing.
+    If both are None, resets all partitions with a committed offset (for COPY: in the copied group).
+    Returns the old and the new offset of each partition. With `dry_run`, nothing is changed.
+
+    Raises NonEmptyGroup if the group has members, except with `dry_run`. If `partitions` and
+    `topics` are None, raises GroupIdNotFound if the group does not exist; for COPY, if the copied
+    group has no offsets. Raises the errors of partitions like `outcome`.
     """
     exists = await _check_empty(router, group_id, dry_run, deadline)
     named = await _named(router, partitions, topics, deadline)
@@ -552,7 +584,8 @@ async def reset_offsets(
 
 
 async def _check_empty(router: Router, group_id: str, dry_run: bool, deadline: float) -> bool:
-    """Return whether the group exists. Unless `dry_run`, raises NonEmptyGroup if it has members."""
+    """Return whether the group exists. Raises NonEmptyGroup if it has members, except in a dry
+    run."""
     try:
         found = await describe_groups(router, [group_id], False, deadline)
     except GroupIdNotFound:
@@ -568,7 +601,10 @@ async def _named(
     topics: Sequence[str] | None,
     deadline: float,
 ) -> list[TopicPartition] | None:
-    """Return the named partitions and all partitions of the named topics; None without names."""
+    """Return the given partitions and all partitions of the given topics; None if both are None.
+
+    Raises the error of a topic, such as UnknownTopicOrPartitionError.
+    """
     if partitions is None and topics is None:
         return None
     found = list(partitions or ())
@@ -601,8 +637,8 @@ async def _find_new(
     base: Numbers,
     deadline: float,
 ) -> dict[TopicPartition, tuple[int | KafkaError, int, int]]:
-    """Return the new offset according to the rule, the first offset, and the end of each
-    partition."""
+    """Return for each partition: its new offset by the rule (or an error), its first offset, and
+    its end."""
     wanted = list(partitions)
 
     async def look_up(place: int) -> Numbers:
@@ -624,14 +660,17 @@ async def _find_new(
         return {
             tp: (_from_committed(rule, tp, base), start[tp] or 0, end[tp] or 0) for tp in wanted
         }
-    # `target` is None if all records are older than the time of the rule: use the end of the
-    # partition.
+    # `target` has None for a partition whose records are all older than the time of the rule: use
+    # its end.
     at = {tp: end[tp] if target[tp] is None else target[tp] for tp in wanted}
     return {tp: (at[tp] or 0, start[tp] or 0, end[tp] or 0) for tp in wanted}
 
 
 def _from_committed(rule: ResetRule, tp: TopicPartition, base: Numbers) -> int | KafkaError:
-    """Return the new offset according to a rule that refers to committed offsets."""
+    """Return the new offset by a rule that starts from committed offsets (SHIFT_BY, COPY).
+
+    Returns NoOffsetForPartitionError if the partition has no committed offset.
+    """
     committed = base.get(tp)
     if committed is None:
         whose = f"group {rule.group_id!r}" if rule.group_id else "the group"

@@ -1,7 +1,7 @@
-"""Calls about several items, such as topics: retry items that failed, return values, raise errors.
+"""Calls about several items, such as topics: retry failed items, return values, raise errors.
 
 `settle` repeats a call for the items that failed. `by_coordinator` and `by_leader` send each item
-to its broker; `of_every_broker` sends the same request to all brokers.
+to its coordinator or leader; `of_every_broker` sends the same request to all brokers.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 from aiokafka.structs import TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
-"""Errors that are final in a response of the controller, because the controller knows all
+"""Errors that are not retried if the controller returns them, because the controller knows all
 topics."""
 
 _NOT_SUPPORTED = (UnsupportedVersionError, UnsupportedEndpointType)
@@ -52,14 +52,17 @@ async def settle(
 ) -> dict[K, V]:
     """Return the value of each item, in the order of `items`.
 
-    `ask` takes the unsettled items and returns a value or an error for each; an error that `ask`
-    raises is the error of all these items. `ask` itself must end at the deadline (loop time), so
-    that the values of other items are kept. Items with a retriable error are asked for again after
-    a pause, until the deadline, unless the error is of one of the types `final` or the item
-    `is_final`.
+    `ask` sends the requests for the items that it is given, and returns a value or an error for
+    each; an error that `ask` raises is the error of all these items. `ask` must end at the deadline
+    (loop time) by itself, so that the values of other items are kept.
 
-    Raises the same errors as `outcome`. An error of the first call of `ask` that is not retriable
-    is raised at once, and with `fail_fast` also the first final error of an item.
+    Items with a retriable error are given to `ask` again after a backoff, until the deadline. Not
+    retried are KafkaTimeoutError, errors of the types `final`, and items for which `is_final`
+    returns True.
+
+    Raises the same errors as `outcome`. If the first call of `ask` raises an error that is neither
+    retriable nor a KafkaTimeoutError, raises it at once. With `fail_fast`, raises the first error
+    of an item that is not retried, without waiting for the other items.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}
@@ -75,7 +78,8 @@ async def settle(
             outcomes = dict.fromkeys(left, error)
         for item in left:
             now = outcomes[item] if item in outcomes else _missing(item)
-            # The error of the previous attempt explains more than a timeout without a cause.
+            # A timeout without a cause explains less than the error of the previous attempt, so
+            # put that error into the text.
             is_empty = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
             found[item] = _timed_out(item, found[item]) if is_empty and item in found else now
         left = [item for item in left if _is_retriable(found[item], final) and not is_final(item)]
@@ -113,11 +117,12 @@ def _timed_out(item: object, last: object) -> KafkaError:
 
 
 def outcome(found: Outcomes[K, V]) -> dict[K, V]:
-    """Return the values if no item failed.
+    """Return the values if no item failed. Otherwise raise:
 
-    If there is only one item, raises its error. If no item has a value because brokers do not
-    support the request, raises that error. Otherwise raises AdminItemsError with all errors and all
-    values.
+    - with a single item, its error;
+    - if no item has a value, and all errors are that the broker does not support the request, one
+      of these errors;
+    - in all other cases AdminItemsError, with all errors and all values.
     """
     errors = {item: each for item, each in found.items() if isinstance(each, KafkaError)}
     results = {item: each for item, each in found.items() if not isinstance(each, KafkaError)}
@@ -130,20 +135,23 @@ def outcome(found: Outcomes[K, V]) -> dict[K, V]:
 
 
 async def attempt(call: Awaitable[Outcomes[K, V]], items: Collection[K]) -> dict[K, V | KafkaError]:
-    """Return the values of `call` by item; return its errors by item in place of raising them."""
+    """Return the values of `call` by item. A KafkaError is not raised: it is the outcome of the
+    item that it concerns, or of all `items`."""
     try:
         return dict(await call)
     except KafkaError as error:
-        # With a single item an AdminItemsError is the error of that item.
+        # With several items, AdminItemsError has an error for each item that failed. With a single
+        # item, it is the error of this item: an ACL filter, for example, fails with an
+        # AdminItemsError of the ACL entries that it selects.
         if isinstance(error, AdminItemsError) and len(items) > 1:
             return {**error.results, **error.errors}
         return dict.fromkeys(items, error)
 
 
 async def by_node(groups: Mapping[int, list[K]], send: Send[K, V]) -> dict[K, V | KafkaError]:
-    """Ask several nodes at once, each about its items.
+    """Call `send` for several nodes concurrently, each with its own items.
 
-    An error of a node is the error of its items.
+    If `send` raises a KafkaError, this error is the outcome of all items of that node.
     """
 
     async def one(node_id: int, items: list[K]) -> Outcomes[K, V]:
@@ -174,7 +182,7 @@ def by_topic(
     make_topic: Callable[[str, list[E]], T],
     make_entry: Callable[[TopicPartition], E],
 ) -> list[T]:
-    """Return the topics of a request: each from its name and the entries of its partitions."""
+    """Return the topics of a request, each made from its name and its partitions' entries."""
     topics: dict[str, list[E]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(make_entry(tp))
@@ -184,16 +192,16 @@ def by_topic(
 def numbers_by_topic(
     partitions: Iterable[TopicPartition], make_topic: Callable[[str, list[int]], T]
 ) -> list[T]:
-    """Return the topics of a request: each from its name and the numbers of its partitions."""
+    """Return the topics of a request, each made from its name and its partitions' numbers."""
     return by_topic(partitions, make_topic, lambda tp: tp.partition)
 
 
 def partitions_in(
     topics: Iterable[Any], name: str = "name"
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    """Yield each partition in the topics of a response, with its entry.
+    """Yield each partition in the topics of a response, and its entry in the response.
 
-    `name` is the field with the name of the topic.
+    `name` is the name of the field that has the topic's name.
     """
     for topic in topics:
         for each in topic.partitions:
@@ -213,10 +221,11 @@ async def by_coordinator(
     *,
     kind: CoordinationType = CoordinationType.GROUP,
 ) -> dict[str, V]:
-    """Ask the coordinator of each group or transactional id, all coordinators at once.
+    """Return a value for each key (a group id or transactional id), from its coordinator.
 
-    `send` asks one node about its keys. Keys with a retriable error are retried, after their
-    coordinator is looked up again. Raises the same errors as `settle`.
+    `send` sends a request to one node, about the keys that this node coordinates; requests to
+    several nodes are concurrent. Keys with a retriable error are retried after a new coordinator
+    lookup. Raises the same errors as `settle`.
     """
 
     async def ask(left: list[str]) -> Outcomes[str, V]:
@@ -228,7 +237,11 @@ async def by_coordinator(
 async def _at_nodes(
     nodes: Mapping[K, int | KafkaError], send: Send[K, V]
 ) -> dict[K, V | KafkaError]:
-    """Ask the node of each item; an error in place of the node is the outcome of the item."""
+    """Call `send` once for each node, with the items of that node.
+
+    If the node of an item is unknown, `nodes` has an error instead of a node id, and this error is
+    the outcome of the item.
+    """
     found: dict[K, V | KafkaError] = {}
     groups: dict[int, list[K]] = {}
     for item, node_id in nodes.items():
@@ -242,7 +255,10 @@ async def _at_nodes(
 async def _find(
     router: Router, keys: list[str], kind: CoordinationType, deadline: float
 ) -> dict[str, int | KafkaError]:
-    """Return the coordinator of each key. Before Kafka 3.0 each key needs its own request."""
+    """Return the node id of each key's coordinator, or the error of the key.
+
+    One request looks up all coordinators; before Kafka 3.0, there is one request for each key.
+    """
     try:
         return await _look_up(router, keys, kind, deadline)
     except UnsupportedVersionError:
@@ -267,13 +283,16 @@ async def _look_up(
 
 # -- To the leaders of partitions
 
-# Errors of a broker whose metadata may lag behind: ask a second broker.
+# Errors that a broker also returns while its metadata is outdated: query a second broker as well.
 _MISSING = (UnknownTopicOrPartitionError, LeaderNotAvailableError)
 
-# Seconds until all brokers know a topic that was just created.
+# A partition that is not in the metadata is looked up again for this many seconds, because a broker
+# may not know a new topic yet. After this time, the partition counts as nonexistent.
 _NEW_TOPIC = 1.0
 
-# Seconds until a partition has a new leader, if a replica is eligible.
+# A call about several partitions retries a partition without a leader for this many seconds: an
+# election takes less time, if a replica can become the leader. After this time, the partition
+# fails.
 _ELECTION = 3.0
 
 
@@ -287,13 +306,18 @@ async def by_leader(
     final: tuple[type[KafkaError], ...] = (),
     missing_for: float = _NEW_TOPIC,
 ) -> dict[TopicPartition, V]:
-    """Ask the leader of each partition, all leaders at once.
+    """Return a value for each partition, from its leader.
 
-    `send` asks one node about its partitions. Partitions with a retriable error are retried at the
-    leader in new metadata. A partition that is not in the metadata is retried for `missing_for`
-    seconds, at most half of the time until the deadline. So a partition that does not exist fails
-    with UnknownTopicOrPartitionError, not with a timeout. A partition without a leader is retried
-    for 3 s, so that it does not delay others; a single partition is retried until the deadline.
+    `send` sends a request to one node, about the partitions that this node leads; requests to
+    several nodes are concurrent. Partitions with a retriable error are retried after a metadata
+    request, at the leader in the new metadata, until the deadline. Two cases end earlier, after at
+    most half of the time until the deadline:
+
+    - A partition that is not in the metadata, after `missing_for` seconds: it does not exist, and
+      fails with UnknownTopicOrPartitionError in place of a timeout.
+    - A partition without a leader, after 3 s, so that it does not delay the other partitions. A
+      single partition is retried until the deadline.
+
     Raises the same errors as `settle`.
     """
     partitions = list(partitions)
@@ -322,8 +346,10 @@ async def by_leader(
 async def leaders_of(
     router: Router, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Return the leader of each partition, or its error. A second broker is asked for partitions
-    that are unknown or without a leader."""
+    """Return the node id of each partition's leader, or the partition's error.
+
+    If the broker does not know a partition or its leader, a second broker is queried.
+    """
 
     async def ask(
         wanted: list[TopicPartition] | None, until: float, asked: set[int]
@@ -359,7 +385,7 @@ def _leader(tp: TopicPartition, code: int, leader: int | None) -> int | KafkaErr
 
 @dataclass
 class Gathered(Generic[V]):
-    """The values from all brokers, and the errors of brokers by their ids."""
+    """The values that brokers returned, and the errors of the other brokers by broker id."""
 
     values: list[V] = field(default_factory=list)
     errors: dict[int, KafkaError] = field(default_factory=dict)
@@ -368,13 +394,13 @@ class Gathered(Generic[V]):
 async def of_every_broker(
     router: Router, ask: Callable[[int], Awaitable[Iterable[V]]], deadline: float
 ) -> Gathered[V]:
-    """Call `ask` with the node id of every broker, all at once, and return the values.
+    """Call `ask` for all brokers concurrently, with their node ids, and return the values.
 
-    When a broker fails, other brokers take over its groups or transactions, perhaps brokers that
-    have responded already. Therefore a retriable error of one broker repeats the call for all
-    brokers. Any other error is raised at once. At the deadline (loop time) the result has the
-    values of brokers that responded and the errors of the others; KafkaTimeoutError is raised if
-    there are no values.
+    A retriable error of one broker repeats the call for all brokers: after a broker has failed, its
+    groups or transactions move to other brokers, and the other brokers may have responded before
+    that move. Any other error is raised at once. At the deadline (loop time), returns the values of
+    the brokers that responded and the errors of the others; raises KafkaTimeoutError if there are
+    no values.
     """
     gathered: Gathered[V] = Gathered()
 

@@ -1,4 +1,5 @@
-"""The lag of groups: from committed offsets to the ends of partitions, in offsets and in time."""
+"""The lag of groups: the distance from committed offsets to the ends of partitions, as a number of
+offsets and as a time."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class PartitionOwner(Value):
     """The member of a group to which a partition is assigned."""
 
     member_id: str
-    #: The name of a static member.
+    #: The `group_instance_id` of a static member; None for other members.
     instance_id: str | None
     client_id: str
     #: The address from which the member connects.
@@ -52,31 +53,35 @@ class PartitionOwner(Value):
 class PartitionLag(Value):
     """The lag of a group in a partition."""
 
-    #: The committed offset, which is the offset of the next record to read; for a share group, the
-    #: first offset that is not yet acknowledged. None without a committed offset.
+    #: The committed offset: the offset of the next record to read. For a share group, the first
+    #: offset that is not yet acknowledged. None without a committed offset.
     committed: int | None
-    #: The first offset of the partition. None if unknown: see `error`.
+    #: The first offset of the partition. None if it could not be read: see `error`.
     start_offset: int | None
-    #: The offset of the next record that is written. None if unknown: see `error`.
+    #: The offset that the next record written will get. None if it could not be read: see `error`.
     end_offset: int | None
-    #: The end for `read_committed` consumers: the start of the first open transaction.
+    #: The last stable offset, up to which `read_committed` consumers can read: the start of the
+    #: first open transaction, or `end_offset` without one. None if it could not be read.
     stable_offset: int | None
-    #: Number of offsets from `committed` to `end_offset`; None if one of them is None. There are
-    #: fewer records in a compacted topic, and with transactions. For a share group the number of
-    #: records still to be delivered, if the broker reports this number (Kafka 4.2).
+    #: Number of offsets from `committed` to `end_offset`; None if one of them is None. The number
+    #: of records is smaller in a compacted topic, and with transactions. For a share group from
+    #: Kafka 4.2 on, the number of records still to be delivered, as its coordinator reports it.
     lag: int | None
-    #: Number of offsets from `committed` to `stable_offset`: the lag with `read_committed`.
+    #: Number of offsets from `committed` to `stable_offset`: the lag with `read_committed`. None if
+    #: one of them is None.
     stable_lag: int | None
-    #: The part of `lag` whose records were deleted before the group has read them.
+    #: Number of offsets from `committed` to `start_offset`, which are part of `lag`: their records
+    #: were deleted before the group read them. None if one of them is None.
     lost: int | None
-    #: The timestamp of the first unread record, in milliseconds since 1970. None without such a
-    #: record or a committed offset, and if the timestamp was not requested or could not be read.
+    #: The timestamp of the first unread record, in milliseconds since 1970. None if there is no
+    #: unread record or no committed offset, or the timestamp was not requested or not readable.
     unread_since: int | None
-    #: Milliseconds from `unread_since` to now; 0 without unread records, None if unknown.
+    #: Milliseconds from `unread_since` to now; 0 if there are no unread records, None if unknown.
     time_lag_ms: int | None
     #: The member to which the partition is assigned; None for an unassigned partition.
     owner: PartitionOwner | None
-    #: The reason why the offsets of the partition are not known, such as a deleted topic.
+    #: Why the offsets of the partition could not be read, such as a deleted topic; None if they
+    #: could.
     error: KafkaError | None = None
 
 
@@ -89,15 +94,15 @@ class GroupLag(Value):
     state: GroupState
     #: The partitions with a committed offset, and those assigned to members.
     partitions: Mapping[TopicPartition, PartitionLag]
-    #: The sum over all partitions with a known lag.
+    #: The sum of the known lags of all partitions.
     lag: int
-    #: The largest time lag of a partition, in milliseconds; None if no time lag is known.
+    #: The largest known time lag of a partition, in milliseconds; None if none is known.
     time_lag_ms: int | None
 
 
 @dataclass
 class Ends:
-    """The first offsets and the ends of partitions, or their errors."""
+    """The first, end and last stable offsets of partitions, and the errors of failed lookups."""
 
     start: dict[TopicPartition, int] = field(default_factory=dict)
     end: dict[TopicPartition, int] = field(default_factory=dict)
@@ -108,10 +113,11 @@ class Ends:
 async def lag_of_groups(
     router: Router, group_ids: Iterable[str], with_times: bool, deadline: float
 ) -> dict[str, GroupLag]:
-    """Return the lag of each group. Raises GroupIdNotFound for a group that does not exist.
+    """Return the lag of each group. Raises the same errors as `outcome`, such as GroupIdNotFound.
 
-    Each step gets a part of the time, so that a coordinator or leader that does not respond fails
-    only its own groups or partitions.
+    Steps before the last one get only a part of the remaining time if they concern several groups
+    or partitions. So a coordinator or leader that does not respond fails only its own groups or
+    partitions, and the next step still has time.
     """
     wanted = list(group_ids)
     step_deadline = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
@@ -151,7 +157,8 @@ def _part_of(deadline: float, part: float) -> float:
 async def _share_offsets(
     router: Router, described: Mapping[str, GroupDescription | KafkaError], deadline: float
 ) -> dict[str, ShareOffsets | KafkaError]:
-    """Return the offsets of the share groups, which OffsetFetch does not return."""
+    """Return the offsets of the share groups in `described`, or the error of a share group.
+    OffsetFetch does not return these offsets."""
     shares = [
         group_id
         for group_id, group in described.items()
@@ -172,9 +179,11 @@ def _as_committed(found: ShareOffsets | KafkaError) -> Offsets | KafkaError:
 
 
 def _shared(lag: GroupLag, offsets: ShareOffsets | KafkaError) -> GroupLag:
-    """Replace the lag of a share group by the number of records that its coordinator reports.
+    """Replace the lag of a share group by the lag that its coordinator reports (KIP-1226, Kafka
+    4.2): the number of records still to be delivered.
 
-    The coordinator also knows the records that were acknowledged out of order (KIP-1226).
+    The difference of end offset and start offset would also count records that were acknowledged
+    out of order. If the coordinator reports no lag for a partition, keep that difference.
     """
     if isinstance(offsets, KafkaError):
         return lag
@@ -193,9 +202,10 @@ def _partitions(group: GroupDescription, offsets: Offsets) -> list[TopicPartitio
 
 
 async def find_ends(router: Router, partitions: Iterable[TopicPartition], deadline: float) -> Ends:
-    """Return the first offsets and the ends of partitions.
+    """Return the first, end and last stable offsets of partitions, and errors by partition.
 
-    A partition without a leader is not retried, because its topic may have been deleted.
+    A partition without a leader is not retried, because its topic may have been deleted. Its error
+    is in the result.
     """
     ends = Ends()
     leaders = await leaders_of(router, partitions, deadline) if partitions else {}
@@ -229,7 +239,7 @@ async def _all_at(
 
 
 def _unread(offsets: Offsets, ends: Ends) -> list[Position]:
-    """Return (partition, offset of the first unread record) for partitions with unread records."""
+    """Return (partition, offset of the first unread record), for partitions with unread records."""
     found = []
     for tp, committed in offsets.items():
         if committed is not None and tp in ends.start and tp in ends.end:
@@ -295,8 +305,10 @@ def _one(
 
 
 def _distance(committed: int | None, end: int | None) -> int | None:
-    """Return the number of offsets from `committed` to `end`, None if either is unknown. The result
-    is 0 if the log was truncated below the committed offset."""
+    """Return the number of offsets from `committed` to `end`; None if one of them is None.
+
+    The result is 0 if the log was truncated below the committed offset.
+    """
     return None if committed is None or end is None else max(0, end - committed)
 
 
@@ -306,24 +318,24 @@ Position = tuple[TopicPartition, int]
 """A partition and an offset in the partition."""
 Found = dict[TopicPartition, "int | KafkaError | None"]
 Read = dict[int, "int | None"]
-"""Timestamps by offset; None for an offset without a readable record."""
+"""Timestamps by offset; None if no record could be read at or after the offset."""
 
-# Most batches fit into this limit. A larger batch is returned alone, because brokers always return
-# the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1, a larger batch is not
-# returned.
+# Maximum bytes of a partition in a Fetch response. Most batches fit into `_FEW_BYTES`. From version
+# 3 on (Kafka 0.10.1), brokers return a larger batch, too, if it is the first of the response
+# (KIP-74). Earlier versions do not return a larger batch, so they are sent with `_OLD_BYTES`.
 _FEW_BYTES = 32 * 1024
 _OLD_BYTES = 1024 * 1024
-_RESPONSE_BYTES = 1024 * 1024
+_RESPONSE_BYTES = 1024 * 1024  # maximum bytes of a whole Fetch response
 _FIRST_WITH_WHOLE_BATCH = 3
 
 
 async def first_timestamps(
     router: Router, positions: Iterable[Position], deadline: float
 ) -> dict[Position, int]:
-    """Return the timestamp of the first record at or after each offset, in milliseconds.
+    """Return the timestamp of the first record at or after each offset, in milliseconds since 1970.
 
-    The result leaves out offsets where no record can be read. Each broker gets one request at a
-    time, independent of other brokers; a response has about a megabyte.
+    The result omits offsets where no record can be read. Each broker gets one request at a time,
+    concurrently with other brokers; a response has at most about a megabyte.
     """
     offsets: dict[TopicPartition, list[int]] = {}
     for tp, offset in sorted(set(positions)):
@@ -332,7 +344,8 @@ async def first_timestamps(
     async def send(node_id: int, part: list[TopicPartition]) -> Outcomes[TopicPartition, Read]:
         read: dict[TopicPartition, Read] = {tp: {} for tp in part}
         failed: dict[TopicPartition, KafkaError] = {}
-        # A request has one offset for each partition; further offsets take further requests.
+        # A request can have only one offset for each partition, so several offsets of a partition
+        # take several requests.
         while wanted := {
             tp: offsets[tp][len(read[tp])]
             for tp in part
@@ -359,7 +372,12 @@ async def first_timestamps(
 async def _fetch(
     router: Router, node_id: int, offsets: Mapping[TopicPartition, int], deadline: float
 ) -> Found:
-    """Return the timestamps of one response, which may leave out partitions to limit its size."""
+    """Send one Fetch request. Return the timestamp of the first record at or after each offset, or
+    the error of the partition; None if there is no such record, or it cannot be decoded.
+
+    Partitions without records are omitted, and the broker may omit others to limit the size of the
+    response.
+    """
     call = Call(
         FetchRequest,
         lambda version: _request(version, offsets),
@@ -375,7 +393,7 @@ async def _fetch(
             found[tp] = for_code(each.error_code)(name_of(tp))
         elif each.records:
             found[tp] = _timestamp(each.records, tp, offsets[tp])
-            await asyncio.sleep(0)  # let other tasks run, because decompression takes long
+            await asyncio.sleep(0)  # run other tasks, because decompression may take long
     return found
 
 
@@ -399,7 +417,8 @@ def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchReques
 
 
 def _timestamp(data: bytes | bytearray | memoryview, tp: TopicPartition, offset: int) -> int | None:
-    """Return the timestamp of the first record at or after `offset`; None if unreadable."""
+    """Return the timestamp of the first record at or after `offset`; None if `data` has no such
+    record, or cannot be decoded."""
     reader = RecordReader(data, tp.topic, tp.partition, position=offset, include_control=True)
     try:
         records = reader.take(1)

@@ -1,4 +1,4 @@
-"""Convert JSON data to protocol messages and back, for requests that users write by hand."""
+"""Convert JSON data to protocol messages and back, for requests that users write as JSON."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["as_plain", "request_of"]
 
 
 def request_of(api: str, values: Mapping[str, Any]) -> Request[Any]:
-    """Return a request with the fields `values`, given as JSON data: UUIDs as text, bytes in
-    base64.
+    """Return the request of an API, such as "DescribeGroups", with these fields.
 
-    Raises LookupError for an unknown API, and TypeError or ValueError for wrong fields.
+    `values` is JSON data: UUIDs are text, bytes are base64. Raises LookupError for an unknown API,
+    and TypeError or ValueError for fields that are unknown, missing or of another type.
     """
     name = f"{api.removesuffix('Request')}Request"
     for module in pkgutil.iter_modules(messages.__path__):
@@ -77,7 +77,7 @@ def _coded(place: str, kind: Type, value: Any) -> bytes:
 
 
 def as_plain(message: Struct) -> dict[str, Any]:
-    """Return the fields of a message as data for JSON, in the form that `request_of` accepts."""
+    """Return the fields of a message as JSON data, in the form that `request_of` accepts."""
     return {
         each.name: _plain(each.type, getattr(message, each.name)) for each in fields(type(message))
     }

@@ -30,24 +30,27 @@ from aiokafka.structs import TopicPartition
 
 @dataclass(frozen=True)
 class Reassignment(Value):
-    """An unfinished move of a partition to other brokers (KIP-455); replicas are broker ids."""
+    """An unfinished move of a partition's replicas to other brokers (KIP-455). Replicas are broker
+    ids."""
 
     replicas: tuple[int, ...]
     """All current replicas, including those in `adding` and `removing`."""
     adding: tuple[int, ...]
-    """New replicas that still copy the partition."""
+    """New replicas that have not copied the whole partition yet."""
     removing: tuple[int, ...]
     """Replicas that are removed when the new replicas are in sync."""
 
 
-# A replica that does not run may stay down for long, so these errors are not retried.
+# Errors that are not retried: a partition that the controller does not know does not exist, and the
+# broker with the needed replica may stay down for a long time.
 _FINAL = (*GONE, PreferredLeaderNotAvailable, EligibleLeadersNotAvailable)
 
 
 async def elect_each(
     router: Router, partitions: Iterable[TopicPartition], kind: ElectionType, deadline: float
 ) -> dict[TopicPartition, bool]:
-    """Hold elections; return for each partition whether it has a new leader."""
+    """Elect leaders. Return for each partition whether a new leader was elected; False if the
+    election was not needed."""
 
     async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, bool]:
         return await _elect(router, left, kind, deadline)
@@ -58,8 +61,8 @@ async def elect_each(
 async def elect_all(
     router: Router, kind: ElectionType, deadline: float
 ) -> dict[TopicPartition, bool]:
-    """Hold elections for all partitions; return whether partitions in the response have new
-    leaders."""
+    """Elect leaders for all partitions. Return for each partition in the response whether a new
+    leader was elected."""
     found = await router.retry(lambda: _elect(router, None, kind, deadline), deadline)
     return outcome(found)
 
@@ -98,7 +101,10 @@ async def reassign_each(
     may_change_factor: bool,
     deadline: float,
 ) -> None:
-    """Start to move partitions to these replicas; None cancels a move."""
+    """Start to move each partition to these replicas; None cancels the move of the partition.
+
+    Raises the same errors as `settle`.
+    """
 
     def entry(tp: TopicPartition) -> wire.ReassignablePartition:
         replicas = moves[tp]

@@ -1,7 +1,7 @@
 """Send one admin request to a broker that can serve it, and retry it until a deadline.
 
-`Router` chooses the broker: any broker, a named broker, the controller, or a coordinator. The
-module `_items` sends requests about several items, each of which has an outcome.
+`Router` chooses the broker: any broker, a named broker, the controller, or a coordinator. For
+requests about several items, each of which has its own outcome, see the module `_items`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from aiokafka.errors import (
     UnsupportedEndpointType,
     for_code,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import (
+    FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -59,59 +59,62 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Outcomes = Mapping[K, V | KafkaError]
-"""The value or the error of each item of a call."""
+"""The value or the error of each item (topic, partition, group ...) that a call is about."""
 Send = Callable[[int, list[K]], Awaitable[Outcomes[K, V]]]
 """Sends a request about some items to a node, and returns the outcomes."""
 
-# The error codes of a controller that is not active, in responses to requests and to reads of its
-# metadata log.
+# The error codes of a controller that is not active: the second is in responses to requests about
+# the quorum, such as DescribeQuorum.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
 _NOT_CONTROLLER = frozenset((NotControllerError.errno,))
 _UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
-_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not the coordinator
+_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, another broker
 
-# While there are other brokers to ask, a broker has this part of the remaining time to respond. The
-# controller gets a larger part, because its work may take longer. A coordinator that an earlier
-# call has found gets the same part as the controller: if it does not respond, another broker may be
-# the coordinator by now.
+# If another broker could serve the call, a broker has only this fraction of the remaining time for
+# its response; after that, the call is sent to the other broker. The controller has a larger
+# fraction, because its work may take longer. A coordinator from the cache has half of the time,
+# because another broker may be the coordinator by now.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
-# Seconds for the response of a second broker, if the first broker does not know an item.
+# If a broker does not know a topic (or another item of a call), the request is sent to a second
+# broker, because the metadata of the first may be outdated. The second broker has this many seconds
+# for its response; after that, the response of the first broker is used.
 _SECOND_OPINION = 1.0
-# Seconds after the deadline until the call is cancelled. In this time `send` raises its own error,
-# which names the node.
+# `Router.retry` cancels an attempt this many seconds after the deadline of the call, so that `send`
+# can raise its own error before: unlike the error of `retry`, it names the node.
 _LATE = 0.2
 
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
-    """A request that can be built for every version that a broker supports."""
+    """A request that is built when it is sent, in the newest version that client and broker
+    support."""
 
     request: type[Request[R]]
-    """The class of the request, for the choice of the version."""
+    """The class of the request; its versions are compared with those of the broker."""
 
     build: Callable[[int], Request[R]]
-    """Builds the request for a version."""
+    """Returns the request for a version."""
 
     check: Callable[[R], object] = lambda response: None
-    """Raises the error of a response. `Router` retries a retriable error."""
+    """Raises the error in a response, if there is one. `Router` retries a retriable error."""
 
     max_version: int | None = None
     """The newest version that `build` supports; None if it supports all versions."""
 
 
 def call_of(request: Request[R], check: Callable[[R], object] = lambda response: None) -> Call[R]:
-    """Return a Call that sends `request` unchanged in every version."""
+    """Return a Call that sends `request` unchanged, whatever the version."""
     return Call(type(request), lambda version: request, check)
 
 
 class Router:
     """Sends calls to any broker, to a named broker, to the controller and to coordinators.
 
-    The methods `to_*` retry until a deadline (loop time), with pauses of `retry_backoff_ms`. At
-    the deadline they raise KafkaTimeoutError, caused by the last failure. If the response to a
-    change is lost, the change is sent again, and the broker may then return an error such as
-    TopicAlreadyExistsError.
+    The methods `to_*` retry until a deadline (loop time), with a backoff of `retry_backoff_ms` to
+    `retry_backoff_max_ms`. At the deadline they raise KafkaTimeoutError, caused by the last error.
+    If the response to a change is lost, the change is sent again, and the broker may then return an
+    error such as TopicAlreadyExistsError.
     """
 
     def __init__(self, client: AIOKafkaClient, config: ClientConfig) -> None:
@@ -121,14 +124,14 @@ class Router:
         """Whether all requests go to controllers (`bootstrap_controllers`, KIP-919)."""
 
     def backoff(self) -> Backoff:
-        """Return the pauses between attempts, `retry_backoff_ms` to `retry_backoff_max_ms`."""
+        """Return a Backoff from `retry_backoff_ms` to `retry_backoff_max_ms`."""
         return Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
     async def to_any(self, call: Call[R], deadline: float, asked: set[int] | None = None) -> R:
-        """Ask any broker; if all requests go to controllers, ask the active controller.
+        """Send the call to any broker; if all requests go to controllers, to the active controller.
 
-        A broker that has failed, or is in `asked`, is chosen only if there is no other. The broker
-        that responds is added to `asked`.
+        Brokers that have failed, and brokers in `asked`, are chosen only if there are no others.
+        The broker that responds is added to `asked`.
         """
         if self.is_for_controllers:
             return await self.to_controller(call, deadline)
@@ -146,9 +149,9 @@ class Router:
         return await self._retry(attempt, deadline)
 
     async def to_two(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker, and a second broker if the first does not know a topic.
+        """Send the call to any broker, and to a second broker if the first does not know a topic.
 
-        Returns the response with fewer unknown topics. Not to be used for changes.
+        Returns the response with fewer unknown topics. Do not use it for changes.
         """
 
         async def ask(_: object, until: float, asked: set[int]) -> dict[None, R]:
@@ -168,14 +171,16 @@ class Router:
         deadline: float,
         is_better: Callable[[T, T], bool] = lambda second, first: True,
     ) -> dict[K, T]:
-        """Ask any broker about items, and a second broker about items that the first does not know.
+        """Fetch items from any broker, and the items that it does not know from a second broker.
 
-        A topic that one broker does not know may exist, because its metadata may lag behind. The
-        second broker has a second to respond; without a second response, the first is used.
+        A topic that one broker does not know may exist, because the metadata of that broker may be
+        outdated. If the second broker fails, or does not respond within a second, the result of the
+        first is returned. The same if there is no second broker, or all requests go to controllers.
 
-        `ask` takes the items (None for all), a deadline (loop time), and the set of brokers asked
-        so far, to which `ask` adds its broker. The outcome of the second broker replaces that of
-        the first if `is_better` returns True.
+        `ask` fetches the items (None for all) from one broker. Its other arguments are a deadline
+        (loop time), and the set of brokers that were used before, to which `ask` adds its broker.
+        `is_missing` returns whether the broker does not know the item. The outcome of the second
+        broker replaces that of the first if `is_better(second, first)` returns True.
         """
         asked: set[int] = set()
         found = dict(await ask(items, deadline, asked))
@@ -191,11 +196,12 @@ class Router:
         return found
 
     async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
-        """Ask a broker that the user has named; raise as `send_to_named`."""
+        """Send the call to a broker that the user has named. Raises the errors of
+        `send_to_named`."""
         return await self.retry(lambda: self.send_to_named(node_id, call, deadline), deadline)
 
     async def to_controller(self, call: Call[R], deadline: float) -> R:
-        """Ask the controller. With KRaft any broker forwards the call to the controller."""
+        """Send the call to the controller. With KRaft, any broker forwards it to the controller."""
         failed: set[int] = set()
         denials: set[int] = set()
         moved = _NOT_ACTIVE if self.is_for_controllers else _NOT_CONTROLLER
@@ -203,7 +209,7 @@ class Router:
         async def attempt() -> R:
             controller = self._client.cluster.controller
             if controller is None or controller.nodeId in failed:
-                # The controller may have failed, and another broker may be the controller now.
+                # If the controller has failed, another broker may be the controller by now.
                 node_id = self._any_node(failed)
             else:
                 node_id = controller.nodeId
@@ -213,15 +219,15 @@ class Router:
             if not moved.isdisjoint(codes_in(response)):
                 why = f"node {node_id} is not the controller"
                 if node_id in denials:
-                    # Newer metadata still names this node: the broker that sent the metadata may be
-                    # cut off from the other brokers.
+                    # The metadata was refreshed since, and still names this node. The broker that
+                    # sent the metadata may be cut off from the rest of the cluster.
                     self._client.doubt_metadata(why)
                 else:
                     self._client.request_metadata(why)
                 denials.add(node_id)
                 if controller is not None:
-                    # Only the controller can serve the call, so ask this node again unless the
-                    # metadata names another controller by then.
+                    # No other node can serve the call, so the node that the metadata names is tried
+                    # again, even after a failure, unless new metadata names another one.
                     failed.discard(controller.nodeId)
                 raise NotControllerError(f"node {node_id}")
             call.check(response)
@@ -237,7 +243,11 @@ class Router:
         *,
         kind: CoordinationType = CoordinationType.GROUP,
     ) -> R:
-        """Ask the coordinator of a group, or of a transactional id."""
+        """Send the call to the coordinator of a group or transactional id.
+
+        If any error code in the response means that the coordinator is loading, not available or
+        another node, the call is retried, after a new lookup if the coordinator may have moved.
+        """
         if self.is_for_controllers:
             refuse(FindCoordinatorRequest)
 
@@ -257,12 +267,13 @@ class Router:
         return await self.retry(attempt, deadline)
 
     def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
-        """Return a function that calls `send`, and times out the first node without a response
-        after half of the remaining time.
+        """Return a function that calls `send`, but raises RequestTimedOutError early, after half of
+        the remaining time or half of `request_timeout_ms`, whichever is longer.
 
-        Another node may have replaced the silent node, and the next attempt finds the new node.
-        Only one request times out early, so that a slow node can still respond. Do not use the
-        function for changes: a slow node would make a change twice.
+        If the node is down, the next attempt finds the node that has replaced it. Only requests
+        sent before the first of these timeouts end early: later requests have all the remaining
+        time, so that a node that is only slow can respond. Do not use this for changes: a slow node
+        would make the change twice.
         """
         loop = asyncio.get_running_loop()
         has_timed_out = False
@@ -283,7 +294,7 @@ class Router:
         return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
-        """Return metadata whose brokers are the controllers, without topics."""
+        """Return metadata that has the controllers as its brokers, and no topics."""
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
@@ -302,7 +313,8 @@ class Router:
     async def _send_in_part(
         self, node_id: int, call: Call[R], deadline: float, part: float, failed: set[int]
     ) -> R:
-        """Send once. If there are other brokers to ask, use only this part of the remaining time.
+        """Send once. If another broker that has not failed is known, limit the time of this attempt
+        to the fraction `part` of the remaining time.
 
         After a retriable error, add the broker to `failed` and request new metadata.
         """
@@ -323,10 +335,11 @@ class Router:
     ) -> R:
         """Send once, in the newest version that client and broker support.
 
-        Raises RequestTimedOutError at the deadline (loop time), which a throttle by the broker
-        prolongs, but not beyond the `end` of the whole call (default: the deadline). After the end,
-        raises KafkaTimeoutError without sending. Raises UnsupportedEndpointType if all requests go
-        to controllers, which do not serve this request.
+        Raises RequestTimedOutError at the deadline (loop time), or `request_timeout_ms` after
+        sending if that is earlier. While the broker throttles the client, both are extended, at
+        most to `end`, the end of the whole call (default: the deadline). Raises KafkaTimeoutError
+        without sending if `end` has passed. Raises UnsupportedEndpointType if all requests go to
+        controllers, and controllers do not serve this request.
         """
         if self.is_for_controllers:
             refuse(call.request)
@@ -339,7 +352,8 @@ class Router:
             raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
         limit = max(0.0, min(deadline - now, longest))
         try:
-            # Time out before the timer of the whole call, whose error would not name the node.
+            # `retry` cancels the attempt at the deadline + `_LATE`, with an error that does not
+            # name the node. Time out half of `_LATE` earlier, with an error that names the node.
             end += _LATE / 2
             return await _response(connection, call.build(version), version, limit, end)
         except asyncio.TimeoutError:
@@ -349,8 +363,9 @@ class Router:
     async def send_to_named(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Send once, as `send` does, to a broker that the user has named.
 
-        Raises BrokerIdNotRegistered, which is not retriable, if new metadata has no broker with
-        this id. Retries would take the whole time of the call.
+        If the broker is unknown, refresh the metadata first. Raises BrokerIdNotRegistered if the
+        new metadata does not have it either. This error is not retriable, because retries for a
+        mistyped id would take the whole time of the call.
         """
         node_id = as_int("the id of a broker", node_id)
         if node_id not in self._client.cluster.node_ids:
@@ -360,8 +375,8 @@ class Router:
         return response
 
     async def _look_for(self, node_id: int, deadline: float) -> None:
-        """Refresh the metadata once. Raises NodeNotReadyError if no broker responds, and
-        BrokerIdNotRegistered if the new metadata does not have this broker."""
+        """Refresh the metadata once. Raises NodeNotReadyError if this fails or takes until the
+        deadline, and BrokerIdNotRegistered if the new metadata does not have this broker."""
         refreshed = self._client.force_metadata_update()
         left = deadline - asyncio.get_running_loop().time()
         await asyncio.wait([refreshed], timeout=max(0.0, left))
@@ -376,12 +391,15 @@ class Router:
             raise BrokerIdNotRegistered(f"no {kind} {node_id} runs; those that do: {found}")
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Repeat `attempt` while it fails with a retriable error, until the deadline."""
-        # At the deadline `send` itself raises an error that names the node.
+        """Repeat `attempt` while it raises a retriable error, until the deadline. Then raise
+        KafkaTimeoutError."""
+        # At the deadline, `send` raises an error that names the node. Cancel the attempt later, so
+        # that `send` can raise this error.
         return await self._retry(within(deadline + _LATE, attempt), deadline)
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Repeat `attempt`, which ends by the deadline itself as `send` does."""
+        """Repeat `attempt` as `retry` does, but do not cancel it: it must end by the deadline
+        itself, as `send` does."""
         backoff = self.backoff()
         try:
             return await until(deadline, attempt, lambda _: backoff.next())
@@ -395,13 +413,13 @@ async def _response(
 ) -> R:
     """Send a request and return its response; raise RequestTimedOutError after `limit` seconds.
 
-    Throttles by the broker prolong the limit, but only to `end` (loop time): then raises
-    asyncio.TimeoutError.
+    While the broker throttles the client, the limit is extended, at most to `end` (loop time): then
+    asyncio.TimeoutError is raised.
 
-    After a timeout, close the connection unless another request awaits a response on it: closing
-    the connection would make the other caller send a change twice. Requests that have timed out,
-    and metadata requests, do not count. A connection that stays open is retired: later calls use a
-    new connection.
+    After RequestTimedOutError, close the connection, unless another request awaits its response on
+    the connection: the caller of that request would send it again, and so make a change twice.
+    Requests that have timed out, and metadata requests, do not count as awaiting. A connection that
+    stays open is retired: later calls use a new connection.
     """
     loop, gate = asyncio.get_running_loop(), connection.gate
     if not gate.is_open:
@@ -418,7 +436,9 @@ async def _response(
                 return future.result()
     finally:
         if not future.cancel() and not future.cancelled():
-            future.exception()  # mark an exception as retrieved, even if the call was cancelled
+            # If this call was cancelled, nothing else reads the exception, and asyncio would log it
+            # as never retrieved.
+            future.exception()
     late = f"{type(request).__name__} v{version} got no response in time"
     if not connection.awaited(MetadataRequest):
         connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
@@ -428,21 +448,21 @@ async def _response(
 
 
 def remaining_ms(deadline: float) -> int:
-    """Return the milliseconds until the deadline, at least 1, for the timeout in a request."""
+    """Return the milliseconds until the deadline, from 1 to 2**31 - 1, as a request's timeout."""
     left = deadline - asyncio.get_running_loop().time()
-    # The deadline may be infinite.
+    # An infinite deadline gives the maximum.
     return max(1, int(min(left * 1000, 2**31 - 1)))
 
 
 def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:
-    """Return the error of a code, or None for code 0."""
+    """Return the error of an error code; None for code 0. `what` names the item in its text."""
     if not code:
         return None
     return for_code(code)(f"{what}: {message}" if message else str(what))
 
 
 def raise_for(code: int, message: str | None, what: Any) -> None:
-    """Raise the error of a code, unless the code is 0."""
+    """Raise the error of an error code, unless the code is 0. `what` names the item in its text."""
     error = error_of(code, message, what)
     if error is not None:
         raise error
@@ -464,7 +484,7 @@ def codes_in(message: Struct) -> Iterator[int]:
 
 
 def _fields_with_codes(kind: type[Struct]) -> list[str]:
-    """Return the fields that are error codes, or that have structs with error codes."""
+    """Return the fields that are error codes, or whose structs have error codes. Cached."""
     if kind not in _found_fields:
         _found_fields[kind] = found = []
         for each in fields(kind):
@@ -480,7 +500,7 @@ _found_fields: dict[type[Struct], list[str]] = {}
 
 # -- Requests to controllers in place of brokers (KIP-919)
 
-#: Keys of the APIs that a controller of Kafka 4.3 serves to clients.
+#: Keys of the APIs that a controller of Kafka 4.4 serves to clients.
 SERVED = frozenset(
     (
         *(18, 60),  # ApiVersions, DescribeCluster
@@ -491,7 +511,7 @@ SERVED = frozenset(
         *(43, 45, 46),  # elections and reassignments
         *(49, 50, 51),  # quotas: alter; SCRAM users
         *(55, 80, 81),  # the quorum
-        *(57, 64),  # features, unregistering
+        *(57, 64, 94),  # features, unregistering brokers and controllers
     )
 )
 
@@ -508,7 +528,9 @@ def refuse(request: type[Request[Any]]) -> None:
 # -- Metadata
 
 _FIRST_WITH_OPERATIONS = 8
-_LAST_OF_THE_CLUSTER = 10  # later versions leave the operations on the cluster to DescribeCluster
+# The last version with the authorized operations of the cluster; later, only DescribeCluster has
+# them.
+_LAST_OF_THE_CLUSTER = 10
 
 
 async def fetch_metadata(
@@ -520,12 +542,13 @@ async def fetch_metadata(
     cluster_operations: bool = False,
     asked: set[int] | None = None,
 ) -> MetadataResponse:
-    """Fetch metadata of these topics, or of all topics with None, without creating topics.
+    """Fetch metadata of these topics (None: of all topics), without creating topics.
 
     `asked` is the same as for `Router.to_any`. With an empty list of topics, the response has only
     the brokers, or the controllers if all requests go to controllers. With `operations` and
     `cluster_operations`, the response has the authorized operations of topics and of the cluster,
-    if the broker supports these fields.
+    if the broker supports these fields. A topic that the broker does not know is in the response
+    with UNKNOWN_TOPIC_OR_PARTITION.
     """
     if router.is_for_controllers and topics is not None and not topics:
         return await router.all_nodes(deadline)
@@ -534,7 +557,8 @@ async def fetch_metadata(
 
 
 def _refuse_empty(response: MetadataResponse) -> None:
-    # A broker that has just started knows no brokers, and therefore no topics and groups either.
+    # A broker that has just started may not know any broker yet, and therefore no topics either.
+    # This error is retriable.
     if not response.brokers:
         raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
 
@@ -542,7 +566,7 @@ def _refuse_empty(response: MetadataResponse) -> None:
 async def metadata_of(
     router: Router, node_id: int, topics: Sequence[str], deadline: float
 ) -> MetadataResponse:
-    """Fetch the metadata that one broker has of these topics, in one attempt."""
+    """Fetch metadata of these topics from one broker, in a single attempt."""
     return _complete(await router.send(node_id, _call(topics), deadline), topics)
 
 
@@ -552,9 +576,9 @@ def _call(
     def build(version: int) -> MetadataRequest:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         if version < 4 and wanted:
-            wanted = None  # Before version 4, asking for a topic by name may create it.
+            wanted = None  # Before version 4, a request that names a topic may create the topic.
         if version == 0 and wanted is None:
-            wanted = []  # In version 0 an empty list asks for all topics.
+            wanted = []  # In version 0, an empty list selects all topics.
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
         if version >= _FIRST_WITH_OPERATIONS:
             request.include_topic_authorized_operations = operations
@@ -566,7 +590,10 @@ def _call(
 
 
 def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
-    """Keep only these topics in a response, in order; add missing topics as unknown."""
+    """Keep only these topics in a response, in their order; add missing topics as unknown.
+
+    Without `topics` (None or empty), return the response unchanged.
+    """
     if topics:
         found = {topic.name: topic for topic in response.topics}
         response.topics = [found.get(name) or _unknown(name) for name in topics]

@@ -1,7 +1,7 @@
-"""The admin client's methods from aiokafka about topics and configurations.
+"""The admin client's methods of aiokafka 0.14 about topics and configurations.
 
-Most of these methods return error codes in results; methods of sub-clients, such as
-`admin.topics.create`, raise errors.
+Most of these methods return error codes in their results. The methods of sub-clients, such as
+`admin.topics.create`, raise errors instead.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ async def _within_quota(
     results_in: Callable[[Any], list[Any]],
     deadline: float,
 ) -> tuple[int, list[Any]]:
-    """Send a request about topics, and repeat the request for topics beyond the quota (KIP-599).
+    """Send a request about topics, and send it again for topics beyond the quota (KIP-599).
 
-    `build` takes a version, and a function that returns whether a topic still has to be in the
-    request. Returns the throttle time of the last response and the last result of each topic. At
-    the deadline, topics that are still beyond the quota have its error code in their results.
+    `build` builds the request for a version; its second argument is a function that returns whether
+    a topic still has to be in the request. Returns the throttle time of the last response and the
+    last result of each topic. Topics that are still beyond the quota at the deadline have the error
+    code of the quota in their results.
     """
     throttle_time_ms = 0
     found: dict[str, Any] = {}
@@ -76,7 +77,7 @@ async def _within_quota(
 async def create_topics(
     router: Router, new_topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> CreatedTopics:
-    """Create topics, or with `validate_only` check whether they could be created."""
+    """Create topics; with `validate_only`, only check whether they could be created."""
     wanted = as_new_topics("new_topics", new_topics)
 
     def build(version: int, is_left: Callable[[str], bool]) -> topics.CreateTopicsRequest:
@@ -151,9 +152,10 @@ async def create_partitions(
 async def describe_configs(
     router: Router, resources: Iterable[ConfigResource], include_synonyms: bool, deadline: float
 ) -> list[DescribeConfigsResult]:
-    """Return the settings of resources: one result per named broker, one for all other resources.
+    """Return the settings of resources: one result for each broker among the resources, and one
+    result for all other resources.
 
-    Each named broker is asked for its own settings.
+    The settings of a broker are requested from that broker.
     """
     results = []
     for node_id, group in _by_node(resources):
@@ -196,7 +198,7 @@ def _configs(response: configs.DescribeConfigsResponse) -> DescribeConfigsResult
 def _entry(config: configs.DescribeConfigsResourceResult) -> ConfigEntry:
     source = config.config_source
     if source == -1 and config.is_default:
-        source = 5  # DEFAULT_CONFIG; version 0 names no other source
+        source = 5  # DEFAULT_CONFIG: responses of version 0 have only `is_default`
     synonyms = [ConfigSynonym(s.name, s.value, s.source) for s in config.synonyms]
     return ConfigEntry(
         config.name, config.value, config.read_only, source, config.is_sensitive, synonyms
@@ -206,7 +208,8 @@ def _entry(config: configs.DescribeConfigsResourceResult) -> ConfigEntry:
 async def alter_configs(
     router: Router, resources: Iterable[ConfigResource], deadline: float
 ) -> list[AlterConfigsResult]:
-    """Replace all settings of each resource."""
+    """Replace all settings of each resource. Return one result for each broker among the resources,
+    and one result for all other resources."""
     results = []
     for node_id, group in _by_node(resources):
         wanted = [_altered(resource) for resource in group]
@@ -240,7 +243,8 @@ def _altered(resource: ConfigResource) -> configs.AlterConfigsResource:
 def _by_node(
     resources: Iterable[ConfigResource],
 ) -> list[tuple[int | None, list[ConfigResource]]]:
-    """Group resources by the broker to ask; None stands for any broker."""
+    """Group resources by the node id of the broker that their request goes to; None stands for any
+    broker."""
     if isinstance(resources, ConfigResource):
         raise TypeError("config_resources: must be several resources, not one ConfigResource")
     groups: dict[int | None, list[ConfigResource]] = {}

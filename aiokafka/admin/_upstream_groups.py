@@ -1,7 +1,7 @@
-"""The admin client's methods from aiokafka about groups and their offsets.
+"""The admin client's methods of aiokafka 0.14 about groups and their offsets.
 
-A module of its own, so that a program that only creates topics does not load the messages of
-groups.
+They have a module of their own, so that a program that only creates topics does not load the
+messages of groups.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages import consumer_group_describe as consumer_wire
 from aiokafka.protocol.messages import groups as wire
-from aiokafka.protocol.messages.find_coordinator import (
+from aiokafka.protocol.messages.group_members import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 _FIRST_LEAVE_OF_STATIC_MEMBERS = 3
@@ -47,7 +46,7 @@ _NO_OFFSET = OffsetAndMetadata(-1, "", -1)
 async def list_groups(
     router: Router, broker_ids: Iterable[int] | None, deadline: float
 ) -> list[tuple[str, str]]:
-    """Return (group, protocol type) of the groups whose coordinators are these brokers."""
+    """Return (group, protocol type) for the groups that these brokers (None: all) coordinate."""
     call = call_of(wire.ListGroupsRequest())
 
     async def ask(node_id: int) -> list[tuple[str, str]]:
@@ -69,7 +68,8 @@ async def list_groups(
 
 
 def _groups_in(response: wire.ListGroupsResponse, node_id: int) -> list[tuple[str, str]]:
-    # A broker that still loads its groups returns COORDINATOR_LOAD_IN_PROGRESS, which is retriable.
+    # A broker that is still loading its groups returns COORDINATOR_LOAD_IN_PROGRESS. This error is
+    # retriable, so the request is sent again.
     raise_for(response.error_code, None, f"node {node_id}")
     return [(group.group_id, group.protocol_type) for group in response.groups]
 
@@ -92,7 +92,7 @@ async def describe_groups(
         described = [_group(group) for group in response.groups]
         result = DescribeGroupsResult(response.throttle_time_ms, described)
         if any(_may_be_consumer_group(group) for group in described):
-            request = consumer_wire.ConsumerGroupDescribeRequest(
+            request = wire.ConsumerGroupDescribeRequest(
                 group_ids=[group_id], include_authorized_operations=include_authorized_operations
             )
             with suppress(UnsupportedVersionError):
@@ -126,7 +126,10 @@ def _group(group: wire.DescribedGroup) -> DescribedGroup:
 
 
 async def find_coordinator(router: Router, key: str, key_type: int, deadline: float) -> int:
-    """Return the id of the broker that coordinates a group (0) or a transactional id (1)."""
+    """Return the id of the broker that coordinates a group (type 0) or transactional id (1).
+
+    Raises the error in the response, if there is one.
+    """
 
     def coordinator_in(response: FindCoordinatorResponse) -> int:
         broker = coordinators_in(response, {key: repr(key)})[key]
@@ -159,8 +162,8 @@ async def list_offsets(
     groups: list[Any] = [response, *response.groups]
     for group in groups:
         raise_for(group.error_code, None, "offsets")
-    # Brokers other than Apache Kafka may leave out a partition without an offset, or respond that
-    # the partition is unknown. Apache Kafka does not check whether the topic exists.
+    # Brokers other than Apache Kafka may omit a requested partition without an offset, or return
+    # UNKNOWN_TOPIC_OR_PARTITION for it. Apache Kafka does not check whether the topic exists.
     found = dict.fromkeys(partitions or (), _NO_OFFSET)
     for tp, each in partitions_in(topic for group in groups for topic in group.topics):
         if each.error_code == UnknownTopicOrPartitionError.errno:
@@ -178,7 +181,7 @@ async def remove_members(
 ) -> None:
     """Remove static members from a group.
 
-    Raises the error of the first member that the coordinator did not remove.
+    Raises the first error of a member in the response; the other members may have been removed.
     """
     names = list(instance_ids)
 
@@ -204,17 +207,18 @@ async def _ask(
     return await router.to_node(coordinator_id, call, deadline)
 
 
-# -- Consumer groups (KIP-848) in the form of classic groups
+# -- Consumer groups (KIP-848), converted to the results of classic groups
 
 _PROTOCOL_TYPE = "consumer"
-# Version of the metadata of a classic member; the first version with owned partitions.
+# Version of a classic member's metadata: the first version that has the owned partitions.
 _METADATA_VERSION = 1
 
 
 def _may_be_consumer_group(group: DescribedGroup) -> bool:
-    """Return whether a group, by its response to DescribeGroups, may use the consumer protocol.
+    """Return whether a group may use the consumer protocol, judging by its DescribeGroups response.
 
-    DescribeGroups reports such a group as "Dead", and from version 6 on as not found (KIP-1043).
+    DescribeGroups returns the state "Dead" for such a group, and from version 6 on the error
+    GROUP_ID_NOT_FOUND (KIP-1043). A group that does not exist looks the same.
     """
     return group.error_code == GroupIdNotFound.errno or (
         group.error_code == 0 and group.state == "Dead"
@@ -222,16 +226,17 @@ def _may_be_consumer_group(group: DescribedGroup) -> bool:
 
 
 def _classic_result(
-    response: consumer_wire.ConsumerGroupDescribeResponse,
+    response: wire.ConsumerGroupDescribeResponse,
 ) -> DescribeGroupsResult | None:
-    """Convert a response to the classic form; None if the group uses another protocol."""
+    """Convert a ConsumerGroupDescribe response to the result of a classic group. Return None if the
+    group does not exist, or does not use the consumer protocol."""
     if any(group.error_code == GroupIdNotFound.errno for group in response.groups):
         return None
     groups = [_consumer_group(group) for group in response.groups]
     return DescribeGroupsResult(response.throttle_time_ms, groups)
 
 
-def _consumer_group(group: consumer_wire.DescribedGroup) -> DescribedGroup:
+def _consumer_group(group: wire.DescribedConsumerGroup) -> DescribedGroup:
     return DescribedGroup(
         group.error_code,
         group.group_id,
@@ -243,7 +248,7 @@ def _consumer_group(group: consumer_wire.DescribedGroup) -> DescribedGroup:
     )
 
 
-def _consumer_member(member: consumer_wire.Member) -> DescribedMember:
+def _consumer_member(member: wire.DescribedConsumerGroupMember) -> DescribedMember:
     owned = [(t.topic_name, list(t.partitions)) for t in member.assignment.topic_partitions]
     subscription = sorted(member.subscribed_topic_names)
     metadata = ConsumerProtocolMemberMetadata(_METADATA_VERSION, subscription, b"", owned)

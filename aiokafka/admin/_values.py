@@ -18,7 +18,7 @@ _PLAIN = frozenset((bool, float, int, str, type(None)))
 
 
 class Value:
-    """Base class of the values that admin calls return, which are frozen dataclasses."""
+    """Base class of the values that admin calls return; the subclasses are frozen dataclasses."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as data for JSON: dicts, lists, strings, numbers, booleans, None."""
@@ -29,8 +29,9 @@ class Value:
 def plain(value: Any) -> Any:
     """Convert `value` to dicts, lists, strings, numbers, booleans and None.
 
-    Enums become their names, UUIDs and errors their text. Bytes become text if they are UTF-8, else
-    hex digits. Partitions as keys become "topic-partition".
+    Enum members become their names; UUIDs, errors and times their text. Bytes become text if they
+    are UTF-8, otherwise hex digits. Partitions as keys of a dict become "topic-partition". Raises
+    TypeError for other objects.
     """
     kind: Any = type(value)
     if kind in _PLAIN:
@@ -60,8 +61,10 @@ def plain(value: Any) -> Any:
 
 @functools.cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass; cached, because one result has many values of
-    a class."""
+    """Return the field names of a dataclass, () for other classes.
+
+    Cached, because a result has many values of the same class.
+    """
     if not dataclasses.is_dataclass(kind):
         return ()
     return tuple(field.name for field in dataclasses.fields(kind))
@@ -88,7 +91,7 @@ def uuid_of(data: bytes) -> uuid.UUID | None:
 
 
 def or_none(number: int) -> int | None:
-    """Return a number of a response, or None if it is negative, which means "not known"."""
+    """Return a number of a response; None if it is negative, which brokers send for "unknown"."""
     return number if number >= 0 else None
 
 
@@ -100,7 +103,8 @@ V = TypeVar("V")
 
 
 def as_names(argument: str, values: Iterable[str]) -> list[str]:
-    """Return names without repeats. Raises TypeError unless they are several strings."""
+    """Return the names without repeats. Raises TypeError for a single str or bytes object, and for
+    a name that is not a str."""
     if isinstance(values, str | bytes):
         raise TypeError(f"{argument}: must be several names, not one {type(values).__name__}")
     names = list(dict.fromkeys(values))
@@ -111,7 +115,10 @@ def as_names(argument: str, values: Iterable[str]) -> list[str]:
 
 
 def as_enums(argument: str, values: Iterable[E | str], kind: type[E]) -> list[E]:
-    """Return members of an enum, given as members or values. Raises TypeError or ValueError."""
+    """Return members of the enum `kind` for members or their values.
+
+    Raises TypeError for a single str or member, ValueError for an unknown value.
+    """
     if isinstance(values, str | enum.Enum):
         raise TypeError(f"{argument}: must be several values, not one {type(values).__name__}")
     return [_as_enum(argument, value, kind) for value in values]
@@ -128,20 +135,20 @@ def _as_enum(argument: str, value: E | str, kind: type[E]) -> E:
 
 
 def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
-    """Return partitions without repeats. Raises TypeError for other objects."""
+    """Return the partitions without repeats. Raises TypeError for an item that is no partition."""
     rule = f"{argument}: must be TopicPartition instances"
     return list(dict.fromkeys(as_partition(value, rule) for value in values))
 
 
 def items_of(argument: str, values: Mapping[K, V]) -> Iterable[tuple[K, V]]:
-    """Return the keys and values of a dict. Raises TypeError for other objects."""
+    """Return the items of a dict or other mapping. Raises TypeError for other objects."""
     if not callable(getattr(values, "items", None)):
         raise TypeError(f"{argument}: must be a dict, not {type(values).__name__}")
     return values.items()
 
 
 def as_int(argument: str, value: Any) -> int:
-    """Return an integer of any type as an int. Raises TypeError for other objects."""
+    """Convert an integer of any type, except bool, to int. Raises TypeError for other objects."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -151,9 +158,12 @@ def as_int(argument: str, value: Any) -> int:
 
 
 def refuse_other_names(argument: str, values: Iterable[str] | None) -> None:
-    """Raise TypeError for one string, and for a collection with other objects than strings."""
+    """Raise TypeError for a single str, and for a collection with an item that is not a str.
+
+    The items of an iterator are not checked, because reading would consume them.
+    """
     if isinstance(values, str):
-        # A string is an iterable, too: of names with one letter each.
+        # A str is also an iterable of its letters, so the type checker accepts it.
         raise TypeError(f"{argument}: must be several names, not one str")
     if isinstance(values, Collection):
         for value in values:

@@ -38,14 +38,14 @@ _NOT_IN_ENTRIES = {"UNKNOWN", "ANY", "MATCH"}
 
 @dataclass(frozen=True)
 class ResourcePattern(Value):
-    """The resources of an ACL entry; can be a key of a dict."""
+    """The resources that an ACL entry applies to. It is hashable."""
 
     resource_type: ResourceType
     """TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER."""
 
     name: str
-    """The name of the resource, or with PREFIXED the prefix of names. The LITERAL "*" stands for
-    all names. The name of the CLUSTER is "kafka-cluster"."""
+    """The name of the resource; for PREFIXED, the prefix of the names of resources. With LITERAL,
+    "*" stands for all names. The name of the CLUSTER is "kafka-cluster"."""
 
     pattern_type: PatternType = PatternType.LITERAL
     """LITERAL, or PREFIXED (KIP-290, Kafka 2.0)."""
@@ -53,11 +53,11 @@ class ResourcePattern(Value):
 
 @dataclass(frozen=True)
 class AclBinding(Value):
-    """An ACL entry: allows or denies an operation on resources to a principal."""
+    """An ACL entry: it allows or denies a principal an operation on resources."""
 
     pattern: ResourcePattern
     principal: str
-    """A principal such as ``User:alice``; ``User:*`` stands for all users."""
+    """The principal, such as ``User:alice``; ``User:*`` stands for all users."""
 
     operation: AclOperation
     permission: AclPermission = AclPermission.ALLOW
@@ -67,13 +67,14 @@ class AclBinding(Value):
 
 @dataclass(frozen=True)
 class AclFilter(Value):
-    """Selects ACL entries; a field with its default matches all entries."""
+    """Selects ACL entries. An entry must match all fields; a field left at its default matches all
+    entries."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
     pattern_type: PatternType = PatternType.ANY
-    """MATCH selects all entries that apply to the resource `name`: LITERAL entries with this name
-    or "*", and PREFIXED entries with a prefix of this name."""
+    """MATCH selects all entries that apply to a resource with this `name`: LITERAL entries with the
+    same name or "*", and PREFIXED entries whose name is a prefix of `name`."""
 
     principal: str | None = None
     host: str | None = None
@@ -96,7 +97,7 @@ class AclFilter(Value):
 
 
 def check_binding(binding: Any) -> AclBinding:
-    """Return the entry unchanged; raise TypeError or ValueError if the entry is invalid."""
+    """Return the entry unchanged. Raises TypeError or ValueError if a field is invalid."""
     if not isinstance(binding, AclBinding):
         raise TypeError(f"bindings: must be AclBinding objects, not {binding!r}")
     pattern = binding.pattern
@@ -122,7 +123,7 @@ def check_binding(binding: Any) -> AclBinding:
 
 
 def check_filter(argument: str, wanted: Any) -> AclFilter:
-    """Return the filter unchanged; raise TypeError or ValueError if the filter is invalid."""
+    """Return the filter unchanged. Raises TypeError or ValueError if a field is invalid."""
     if not isinstance(wanted, AclFilter):
         raise TypeError(f"{argument}: must be an AclFilter, not {wanted!r}")
     for value, cls in (
@@ -143,7 +144,7 @@ class Acls(AdminApi):
 
     All calls raise SecurityDisabled in a cluster without `authorizer.class.name`, and
     ClusterAuthorizationFailedError for a user who may not describe or alter the cluster. Brokers
-    apply a change a moment after the call.
+    apply a change shortly after the call has returned.
     """
 
     async def describe(
@@ -174,14 +175,14 @@ class Acls(AdminApi):
     async def create(
         self, bindings: Iterable[AclBinding], *, timeout_ms: float | None = None
     ) -> None:
-        """Create entries (Java: createAcls, KIP-140, Kafka 0.11). Existing entries are kept.
+        """Create entries (Java: createAcls, KIP-140, Kafka 0.11). Entries that exist are kept.
 
         Args:
             bindings: the entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises ValueError for an invalid entry. Raises the error of an entry, such as
-        InvalidRequestError; AdminItemsError, by entry, if several were given.
+        InvalidRequestError; AdminItemsError, by entry, if one of several fails.
         """
         wanted = [check_binding(binding) for binding in bindings]
         deadline = self._deadline(timeout_ms)
@@ -202,16 +203,16 @@ class Acls(AdminApi):
     async def delete(
         self, filters: Iterable[AclFilter], *, timeout_ms: float | None = None
     ) -> dict[AclFilter, list[AclBinding]]:
-        """Delete all entries that filters select (Java: deleteAcls, KIP-140, Kafka 0.11).
+        """Delete all entries that the filters select (Java: deleteAcls, KIP-140, Kafka 0.11).
 
         Args:
             filters: the filters. `AclFilter.of` selects a single entry, `AclFilter()` all entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the deleted entries of each filter. If the response to an attempt was lost, the
-        entries that this attempt deleted are missing in the result. Raises the error of a filter;
-        AdminItemsError, by filter, if several were given. If a filter selects several entries and
-        not all could be deleted, the error of the filter is an AdminItemsError by entry.
+        result lacks the entries that this attempt deleted. Raises the error of a filter;
+        AdminItemsError, by filter, if one of several fails. If a filter selects several entries and
+        some cannot be deleted, the error of this filter is itself an AdminItemsError, by entry.
         """
         chosen = [check_filter("filters", one) for one in filters]
         deadline = self._deadline(timeout_ms)
@@ -243,11 +244,11 @@ def _deleted(
     result: DeleteAclsFilterResult,
     known: dict[AclBinding, KafkaError | None],
 ) -> list[AclBinding] | KafkaError:
-    """Return the entries that all attempts have deleted for a filter, or the error of the filter.
+    """Return the entries that all attempts together have deleted for a filter, or an error.
 
-    `known` has the entries of earlier attempts with their errors, and is updated. If entries could
-    not be deleted, return a retriable error of an entry if there is one, so that the filter is sent
-    again; otherwise the error of the only entry, or an AdminItemsError.
+    `known` has the entries of earlier attempts and their errors; this function updates it. The
+    error is the first of these: the error of the filter; a retriable error of an entry, so that the
+    filter is sent again; the error of a filter's only entry; an AdminItemsError by entry.
     """
     failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:
@@ -255,7 +256,8 @@ def _deleted(
     named = {_binding(each, each): each for each in result.matching_acls}
     for binding in [binding for binding, error in known.items() if error is not None]:
         if binding not in named:
-            del known[binding]  # an attempt failed to delete this entry, but the entry is gone now
+            # An earlier attempt could not delete the entry, but it does not exist any more.
+            del known[binding]
     for binding, each in named.items():
         known[binding] = error_of(each.error_code, each.error_message, binding)
     retriable = [error for error in known.values() if error is not None and error.retriable]
@@ -283,7 +285,7 @@ def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
 
 
 def _fields(wanted: AclFilter, version: int) -> dict[str, Any]:
-    """Return the fields for a filter in DescribeAcls and DeleteAcls requests."""
+    """Return the fields of DescribeAcls and DeleteAcls requests that represent a filter."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,
@@ -314,7 +316,8 @@ def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     each: AclDescription | DeleteAclsMatchingAcl,
 ) -> AclBinding:
-    """Return the entry of a resource; in DeleteAcls, `resource` and `each` are the same object."""
+    """Return the entry `each` of `resource`. A response to DeleteAcls has both in one object, so
+    the arguments are the same."""
     return AclBinding(
         ResourcePattern(
             ResourceType(resource.resource_type),

@@ -42,8 +42,11 @@ from aiokafka.net.connector import CLIENT_NAME, software_version
 from aiokafka.protocol.messages import cluster as wire
 from aiokafka.protocol.messages import log_dirs as logs
 from aiokafka.protocol.messages import quorum as raft
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.metadata import MetadataResponse
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataResponse,
+)
 from aiokafka.structs import TopicPartition
 
 __all__ = [
@@ -64,7 +67,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Broker(Value):
-    """The address and the state of a broker."""
+    """A broker: its address, and whether it is fenced."""
 
     id: int
     host: str
@@ -80,16 +83,18 @@ class ClusterDescription(Value):
 
     cluster_id: str | None
     controller_id: int | None
-    """Id of the controller; with KRaft, of a broker that forwards to it. None if unknown."""
+    """Id of the controller; with KRaft, of a broker that forwards requests to the controller. None
+    if unknown."""
     brokers: tuple[Broker, ...]
     """The brokers, sorted by id."""
     authorized_operations: frozenset[AclOperation] | None = None
-    """The operations that the user may do; None unless requested, and before Kafka 2.3."""
+    """The operations that the user may do with the cluster; None unless requested, and before Kafka
+    2.3."""
 
 
 @dataclass(frozen=True)
 class FeatureLevels(Value):
-    """The lowest and the highest level of a feature."""
+    """The lowest and the highest level of a feature, such as `metadata.version`."""
 
     min_level: int
     max_level: int
@@ -104,7 +109,8 @@ class Features(Value):
     finalized: Mapping[str, FeatureLevels]
     """The levels that the cluster uses."""
     finalized_epoch: int | None
-    """Grows when a finalized level changes; None if the broker does not know the epoch."""
+    """The epoch of the finalized levels, which grows when a level changes; None if the broker does
+    not know it."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +123,13 @@ class QuorumReplica(Value):
     log_end_offset: int
     """-1 if the leader does not know the offset."""
     lag: int | None
-    """Number of records of the leader that the replica does not have; None if unknown."""
+    """Number of records in the leader's log that the replica does not have; None if unknown."""
     last_fetch_timestamp: int | None
-    """Time of the last fetch, in milliseconds since 1970 by the leader's clock (KIP-836)."""
+    """Time of the replica's last fetch by the leader's clock, in milliseconds since 1970; None if
+    unknown (KIP-836)."""
     last_caught_up_timestamp: int | None
-    """The last time when the replica had all records, in milliseconds since 1970 (KIP-836)."""
+    """The last time when the replica had all records of the leader, in milliseconds since 1970;
+    None if unknown (KIP-836)."""
 
 
 @dataclass(frozen=True)
@@ -131,26 +139,27 @@ class Quorum(Value):
     leader_id: int
     leader_epoch: int
     high_watermark: int
-    """The first offset that a majority of voters does not have."""
+    """The first offset of the metadata log that a majority of voters does not have yet."""
     voters: tuple[QuorumReplica, ...]
     """The controllers that elect the leader."""
     observers: tuple[QuorumReplica, ...]
     """The replicas without a vote, such as brokers."""
     listeners: Mapping[int, tuple[tuple[str, str, int], ...]]
-    """(listener, host, port) of the voters, by id; empty before Kafka 3.9."""
+    """The listeners of each voter, by its id, as (name, host, port); empty before Kafka 3.9."""
 
 
 @dataclass(frozen=True)
 class LogDirReplica(Value):
-    """A replica in a log directory."""
+    """A replica of a partition in a log directory."""
 
     size: int
-    """Bytes of all segments."""
+    """Size of all segments in bytes."""
     offset_lag: int
-    """Number of offsets behind the high watermark; for a future replica, behind the current
-    replica."""
+    """Number of offsets by which the replica is behind the high watermark; for a future replica,
+    behind the replica that it will replace."""
     is_future: bool
-    """Whether this is an unfinished copy, which will replace the replica in another directory."""
+    """Whether this is an unfinished copy that will replace the replica in another directory
+    (`move_replicas`)."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +167,7 @@ class LogDir(Value):
     """A log directory of a broker (KIP-113)."""
 
     error: KafkaError | None
-    """The reason why the directory cannot be used, such as KafkaStorageError, or None."""
+    """Why the directory cannot be used, such as KafkaStorageError; None if it can."""
     replicas: Mapping[TopicPartition, LogDirReplica]
     total_bytes: int | None
     """Size of the volume; None before Kafka 3.3 (KIP-827)."""
@@ -233,10 +242,12 @@ class Brokers(AdminApi):
     async def features(
         self, broker_id: int | None = None, *, timeout_ms: float | None = None
     ) -> Features:
-        """Return the features of the cluster and their levels (Java: describeFeatures, KIP-584).
+        """Return the levels of features, such as `metadata.version` (Java: describeFeatures,
+        KIP-584).
 
         Args:
-            broker_id: the broker whose supported levels are returned (KIP-1160); by default any.
+            broker_id: the broker whose supported levels are returned (KIP-1160); by default any
+                broker.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         deadline = self._deadline(timeout_ms)
@@ -244,8 +255,8 @@ class Brokers(AdminApi):
         def build(version: int) -> ApiVersionsRequest:
             if version < _FIRST_WITH_FEATURES:
                 raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
-            # The broker stores the client's name and version for the connection: repeat the values
-            # that were sent when the connection was opened.
+            # The broker stores the client's name and version for the connection, so send the same
+            # values as when the connection was opened.
             return ApiVersionsRequest(
                 client_software_name=CLIENT_NAME, client_software_version=software_version()
             )
@@ -276,15 +287,16 @@ class Brokers(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Change the levels of features, all or none (Java: updateFeatures, KIP-584, Kafka 2.7).
+        """Change the levels of features (Java: updateFeatures, KIP-584, Kafka 2.7).
 
         Args:
-            levels: by name, the new level of a feature; 0 disables it.
-            upgrade_type: whether levels may be lowered, and whether that may lose metadata.
+            levels: by name, the new level of a feature; 0 disables the feature.
+            upgrade_type: whether levels may be lowered, and if so, whether metadata may be lost.
             validate_only: only check whether the levels could be changed (Kafka 3.3).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises InvalidUpdateVersion, FeatureUpdateFailed.
+        If one level cannot be changed, none is; before Kafka 4.0, the others may be changed. Raises
+        the first error, such as InvalidUpdateVersion or FeatureUpdateFailed.
         """
         for name, level in items_of("levels", levels):
             if isinstance(level, bool) or level < 0:
@@ -323,7 +335,7 @@ class Brokers(AdminApi):
         await self._router.to_controller(Call(wire.UpdateFeaturesRequest, build, check), deadline)
 
     async def quorum(self, *, timeout_ms: float | None = None) -> Quorum:
-        """Return the quorum of controllers and its lag (Java: describeMetadataQuorum, KIP-836).
+        """Return the quorum of controllers (Java: describeMetadataQuorum, KIP-836).
 
         Needs Kafka 3.3 with KRaft.
         """
@@ -367,12 +379,13 @@ class Brokers(AdminApi):
 
         Args:
             voter_id: the node id of the controller.
-            directory_id: the id of the directory with its metadata log, from its meta.properties.
-            listeners: (listener, host, port) for connections of other controllers.
+            directory_id: the id of the directory with its metadata log, from `meta.properties`
+                there.
+            listeners: (name, host, port) of the listeners to which other controllers connect.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises DuplicateVoter (also if the response to a first attempt was lost), and
-        UnsupportedVersionError if the voters are defined in a configuration file.
+        UnsupportedVersionError if the voters are fixed in the controllers' configuration.
         """
         if not listeners:
             raise ValueError("listeners: must be one (listener, host, port) or more")
@@ -398,7 +411,7 @@ class Brokers(AdminApi):
         """Remove a controller from the voters (Java: removeRaftVoter, KIP-853, Kafka 3.9).
 
         Raises VoterNotFound (also if the response to a first attempt was lost), and
-        UnsupportedVersionError if the voters are defined in a configuration file.
+        UnsupportedVersionError if the voters are fixed in the controllers' configuration.
         """
         deadline = self._deadline(timeout_ms)
         request = raft.RemoveRaftVoterRequest(
@@ -410,12 +423,26 @@ class Brokers(AdminApi):
     async def unregister(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
         """Remove the registration of a stopped broker (Java: unregisterBroker, Kafka 2.8).
 
-        Needs KRaft. A broker that runs registers again. Raises BrokerIdNotRegistered (also if the
-        response to a first attempt was lost).
+        Needs KRaft. A broker that still runs registers again. Raises BrokerIdNotRegistered (also if
+        the response to a first attempt was lost).
         """
         deadline = self._deadline(timeout_ms)
         request = wire.UnregisterBrokerRequest(broker_id=broker_id)
         call = call_of(request, _checked(f"broker {broker_id}"))
+        await self._router.to_controller(call, deadline)
+
+    async def unregister_controller(
+        self, controller_id: int, *, timeout_ms: float | None = None
+    ) -> None:
+        """Remove the registration of a stopped controller (Java: unregisterController, Kafka 4.4).
+
+        Remove a voter with `remove_voter` first. A controller that still runs registers again.
+        Raises ControllerIdNotRegistered (also if the response to a first attempt was lost), and
+        UnsupportedVersionError before Kafka 4.4.
+        """
+        deadline = self._deadline(timeout_ms)
+        request = wire.UnregisterControllerRequest(controller_id=controller_id)
+        call = call_of(request, _checked(f"controller {controller_id}"))
         await self._router.to_controller(call, deadline)
 
     async def log_dirs(
@@ -433,7 +460,7 @@ class Brokers(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Needs Kafka 1.0 (KIP-113); sizes of volumes need Kafka 3.3 (KIP-827). Raises the error of a
-        broker; AdminItemsError if several brokers were asked.
+        broker; AdminItemsError if one of several brokers fails.
         """
         topics = None
         if partitions is not None:
@@ -449,8 +476,8 @@ class Brokers(AdminApi):
             response = await self._router.send_to_named(node, call, deadline)
             error = error_of(response.error_code, None, f"node {node}")
             if error is None and not response.results:
-                # Every broker has a directory. Before Kafka 3.2, the response to a user without the
-                # right to describe the cluster has no directories.
+                # A broker always has a directory, so an empty response means that the user may not
+                # describe the cluster: brokers before Kafka 3.2 return no error code for this.
                 error = ClusterAuthorizationFailedError(f"node {node}")
             return {node: error or {each.log_dir: _log_dir(each) for each in response.results}}
 
@@ -473,9 +500,9 @@ class Brokers(AdminApi):
             moves: by partition, the path of the new directory of its replica.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The broker copies the replicas after the call: `log_dirs` returns future replicas until it
-        has finished. Needs Kafka 1.0 (KIP-113). Raises LogDirNotFound or ReplicaNotAvailableError;
-        AdminItemsError if several replicas were given.
+        The call returns before the broker has copied the replicas: until then, `log_dirs` also
+        returns the future replicas. Needs Kafka 1.0 (KIP-113). Raises LogDirNotFound or
+        ReplicaNotAvailableError; AdminItemsError if one of several replicas fails.
         """
         wanted = {as_partition(tp): path for tp, path in items_of("moves", moves)}
         deadline = self._deadline(timeout_ms)
@@ -505,12 +532,12 @@ _METADATA_TOPIC = "__cluster_metadata"
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_FEATURES = 3
 _FIRST_WITH_DRY_RUN = 1
-# Version 0 is from the early access of KRaft, and brokers fail to respond to it.
+# Version 0 is from the early access of KRaft; brokers do not respond to it.
 _FIRST_THAT_SERVES_QUORUM = 1
 
 
 async def _by_metadata(router: Router, operations: bool, deadline: float) -> ClusterDescription:
-    """Describe the cluster by Metadata, for brokers before Kafka 2.8."""
+    """Describe the cluster by a Metadata request, for brokers before Kafka 2.8."""
     response = await fetch_metadata(router, [], deadline, cluster_operations=operations)
     return _description(
         response,
@@ -530,8 +557,8 @@ def _description(
 
 
 def _quorum_in(response: raft.DescribeQuorumResponse) -> raft.PartitionData:
-    """Return the partition of the metadata log; raise the error of the partition or the
-    response."""
+    """Return the partition of the metadata log. Raises the error of the response or of the
+    partition."""
     raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
     found = [each for topic in response.topics for each in topic.partitions]
     if len(found) != 1:
@@ -541,7 +568,7 @@ def _quorum_in(response: raft.DescribeQuorumResponse) -> raft.PartitionData:
 
 
 def _replica(state: raft.ReplicaState, end: int) -> QuorumReplica:
-    """Convert a replica; `end` is the end of the leader's log, -1 if it is not known."""
+    """Convert a replica. `end` is the end offset of the leader's log, -1 if unknown."""
     known = end >= 0 and state.log_end_offset >= 0
     return QuorumReplica(
         replica_id=state.replica_id,
@@ -556,7 +583,8 @@ def _replica(state: raft.ReplicaState, end: int) -> QuorumReplica:
 # -- Voters, registrations and log directories
 
 LogDirs = dict[str, LogDir]
-# A failed directory stays offline until its broker is restarted, so its error is not retried.
+# Errors that are not retried: the broker does not have the partition or the replica, or the log
+# directory has failed, and stays offline until the broker is restarted.
 _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 
 

@@ -1,4 +1,5 @@
-"""The admin client: start, close, methods of aiokafka 0.14, and sub-clients such as `topics`."""
+"""The admin client: start, close, the methods of aiokafka 0.14, and the sub-clients, such as
+`topics`."""
 
 from __future__ import annotations
 
@@ -12,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import SecurityConfig, warn_ignored
 from aiokafka._config.admin import AdminConfig
-from aiokafka._config.options import refuse_unknown, show_options
+from aiokafka._config.options import (
+    apply_defaults,
+    naming_defaults,
+    refuse_unknown,
+    show_options,
+)
 from aiokafka._partitions import as_partition
 from aiokafka._tasks import made_for, refuse_other_loop
-from aiokafka._telemetry.reporter import Reporting
+from aiokafka._telemetry import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin._items import by_leader, by_node, settle
 from aiokafka.admin._routing import R, Router, call_of, fetch_metadata
@@ -86,19 +92,20 @@ __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"
 
 @dataclass(frozen=True)
 class SendTo:
-    """The broker to send a request to, created by a class method such as `controller()`."""
+    """The broker that gets a request. Create it by a class method, such as `controller()`."""
 
     kind: str
     target: Any = None
 
     @classmethod
     def any(cls) -> SendTo:
-        """Choose any broker, and another broker if the first does not respond."""
+        """Choose any broker; if it fails or does not respond, another one."""
         return cls("any")
 
     @classmethod
     def controller(cls) -> SendTo:
-        """Choose the controller; with KRaft, a broker that forwards requests to the controller."""
+        """Choose the controller; with KRaft, a broker, which forwards requests to the
+        controller."""
         return cls("controller")
 
     @classmethod
@@ -128,72 +135,97 @@ _ANY = SendTo.any()
 class AIOKafkaAdminClient(Reporting):
     """Inspects a cluster, and changes it.
 
-    Use it with `async with`, or call `start` and `close`. A call is retried when a broker fails, or
+    Use it with `async with`, or call `start` and `close`. A call is retried if a broker fails, or
     is no longer the leader, coordinator or controller. A call raises KafkaTimeoutError after its
     argument `timeout_ms`, by default after `request_timeout_ms`. If the response to a change is
     lost, the change is sent again, and may then fail because the first attempt has made the change.
     Cancelling a call does not undo requests that were sent.
 
     This class has the methods of aiokafka 0.14, and `send`, `send_to_all` and `metrics`. All other
-    calls are in sub-clients: `acls`, `groups`, `records` and so on.
+    calls are methods of sub-clients: `acls`, `groups`, `records` and so on.
 
-    `api_version` has no effect. `loop` is deprecated: the event loop of the client, for a client
-    that is created before a loop runs.
+    `api_version` has no effect. `loop` is deprecated. It is the event loop that the client will
+    use, and is needed only if the client is created before a loop runs.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
-    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
-      suffice; the port is 9092 where none is given.
-    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
-      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
-      (KIP-235).
-    - `client_id`: Name of the client in the broker's logs; None for the default.
-    - `request_timeout_ms=40000`: How long to wait for the response to a request.
-    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
-      further failure.
-    - `retry_backoff_max_ms=1000`: Longest pause between retries.
-    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
-      further failure.
-    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
-    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
-      with every further failure.
-    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
-      made.
-    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+    - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
+      they return the addresses of all other brokers. The port is 9092 if none is given. A function
+      or coroutine function is called whenever the client connects to them, also after an outage of
+      all known brokers.
+    - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
+      bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
+      the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
+      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
+      default.
+    - `request_timeout_ms=40000`: Time to wait for the response to a request.
+    - `retry_backoff_ms=100`: Time to wait before a failed request is sent again; doubles after
+      every further failure.
+    - `retry_backoff_max_ms=1000`: Maximum time between two attempts of a request.
+    - `reconnect_backoff_ms=50`: Time to wait before the client connects to a broker again after a
+      failure; doubles after every further failure.
+    - `reconnect_backoff_max_ms=1000`: Maximum time between two attempts to connect to a broker.
+    - `socket_connection_setup_timeout_ms=10000`: Time in which a connection has to be established,
+      authentication included; doubles after every failure, until a connection succeeds.
+    - `socket_connection_setup_timeout_max_ms=30000`: Maximum of the time in which a connection has
+      to be established.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this time; None:
       never.
-    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
-    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
-    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
-      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
-      None for never.
-    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
-    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
-      when it is asked for it.
-    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
-      client does so only if it is set.
-    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
-      not use it.
-    - `bootstrap_controllers=None`: Controllers to ask in place of brokers (KIP-919, Kafka 3.7),
-      also while no broker runs; give it instead of bootstrap_servers.
-    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
-      without SASL.
-    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
-      needed for SSL and SASL_SSL.
-    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
-    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+    - `metadata_max_age_ms=300000`: Refresh the metadata of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Remove a topic from the metadata if it was not used for this
+      time (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Connect to bootstrap_servers again if no
+      known broker returns metadata: as soon as all known brokers have been tried, or at the latest
+      after this time; None: never.
+    - `metadata_cluster_check_enable=True`: Let each broker check on connect that it is the expected
+      node of the expected cluster; if not, connect to bootstrap_servers again (KIP-1242, Kafka
+      4.4). No effect if metadata_recovery_rebootstrap_trigger_ms is None.
+    - `receive_message_max_bytes=268435456`: Reject a response that is larger than this number of
+      bytes.
+    - `allow_auto_create_topics=True`: Let a broker create a missing topic when the client requests
+      its metadata, if the broker is configured so (auto.create.topics.enable).
+    - `enable_metrics_push=True`: Push metrics to brokers that request them (KIP-714). In an admin
+      client the default is False.
+    - `client_rack=None`: Rack of the client. A consumer fetches from a replica in this rack
+      (KIP-392, Kafka 2.4), and the group's assignor may prefer partitions with a replica in it. A
+      producer uses it with partitioner_rack_aware. Other clients do not use it.
+    - `dialer=None`: Function or coroutine function that gets a BrokerAddress before each connect,
+      and returns another address to connect to, a connected socket, a Dialed, or None for the
+      address as it is. TLS checks the advertised host name.
+    - `proxy_url=None`: Proxy for all connections: socks5://host:port, socks4://host:port or
+      http://host:port (HTTP CONNECT), with user:password@ before the host if the proxy needs it.
+      The proxy resolves the names of brokers.
+    - `broker_address_family="any"`: IP version of the addresses to which host names are resolved.
+    - `send_buffer_bytes=None`: Size of the system's send buffer of a connection (SO_SNDBUF); None:
+      the system adapts it.
+    - `receive_buffer_bytes=None`: Size of the system's receive buffer of a connection (SO_RCVBUF);
+      None: the system adapts it.
+    - `socket_options=()`: Options of sockets as (level, option, value), as setsockopt takes them.
+      Connections have TCP_NODELAY and SO_KEEPALIVE anyway.
+    - `bootstrap_controllers=None`: Controllers to connect to instead of brokers (KIP-919, Kafka
+      3.7), for example while no broker runs. Excludes bootstrap_servers.
+    - `security_protocol="PLAINTEXT"`: Protocol of the brokers' listener: with or without TLS, with
+      or without SASL.
+    - `ssl_context=None`: TLS settings, or a function that returns them for each new connection;
+      required for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+      aiokafka.abc.AbstractSaslMechanism for a mechanism of the application.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that returns it for
       each authentication.
-    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
-      authentication.
-    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
-      password its HMAC in base64 (KIP-48).
-    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
-    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
-      broker.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
-      ticket cache, or the first of the keytab.
-    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
-      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that returns it for
+      each authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: authenticate by a delegation token. The user name is
+      the id of the token, the password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI: the first part
+      of their principals.
+    - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
+      default the host name of the connection.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
+      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
+      default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
@@ -206,8 +238,11 @@ class AIOKafkaAdminClient(Reporting):
     ) -> None:
         warn_ignored(api_version=api_version)
         refuse_unknown(type(self).__name__, options, AdminConfig, SecurityConfig)
-        options.setdefault("enable_metrics_push", False)
-        self._config = AdminConfig.from_options(**options)
+        given, applied = apply_defaults("admin", options)
+        given.setdefault("enable_metrics_push", False)
+        with naming_defaults(applied):
+            self._config = AdminConfig.from_options(**given)
+        self._config.note_defaults(applied)
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
@@ -216,10 +251,11 @@ class AIOKafkaAdminClient(Reporting):
         self._report(AIOKafkaAdminClient.metrics, self._client.telemetry)
 
     async def start(self) -> None:
-        """Connect to the cluster.
+        """Connect to the cluster. If the client is started, do nothing.
 
-        Raises KafkaConnectionError if no broker responds within `request_timeout_ms`, and
-        AuthenticationFailedError if brokers reject the credentials.
+        Raises KafkaConnectionError if no broker responds within `request_timeout_ms`,
+        AuthenticationFailedError if brokers reject the credentials, and IllegalStateError after
+        `close`.
         """
         if self._started:
             return
@@ -229,7 +265,8 @@ class AIOKafkaAdminClient(Reporting):
         self._started = True
 
     async def close(self) -> None:
-        """Close the connections. Can be called repeatedly, and before `start`."""
+        """Close the connections. Further calls of `close` do nothing. `close` can also be called
+        before `start`."""
         if self._closed:
             return
         await self._client.close()
@@ -237,7 +274,8 @@ class AIOKafkaAdminClient(Reporting):
         self._closed = True
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the metrics of the connections to brokers. Can be called at any time."""
+        """Return the metrics of the connections to brokers. Works before `start` and after
+        `close`."""
         return self._client.metrics("admin-client")
 
     async def stop(self) -> None:
@@ -257,7 +295,7 @@ class AIOKafkaAdminClient(Reporting):
         try:
             await self.close()
         finally:
-            # If close() was cancelled, no caller repeats close(), so close the sockets at once.
+            # If close() was cancelled, nobody calls it again, so close the sockets at once.
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
@@ -366,15 +404,17 @@ class AIOKafkaAdminClient(Reporting):
         """Send any request of Kafka's protocol, and return the response.
 
         Args:
-            request: a request of `aiokafka.protocol.messages`. The request is sent in the newest
-                version that the broker supports; this version must have all fields that are set.
-            to: the broker, such as `SendTo.controller()` or `SendTo.leader(partition)`.
+            request: a request of `aiokafka.protocol.messages`. It is sent in the newest version
+                that client and broker support, which must have all fields that are set.
+            to: the broker, such as `SendTo.controller()` or `SendTo.leader(partition)`; by default
+                any broker.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The request is sent again after a failed connection, and if a broker is not the controller
-        or coordinator any more. Other error codes in the response are not raised. Raises
-        UnsupportedVersionError, TypeError for a field of another type, and ValueError for a value
-        that cannot be encoded.
+        The request is sent again if the connection fails, or if an error code in the response says
+        that the broker is not the controller or coordinator any more. All other error codes are for
+        the caller to check. Raises UnsupportedVersionError if the broker does not support the
+        request or a field, TypeError for a field of another type, and ValueError for a value that
+        cannot be encoded.
         """
         deadline = self._deadline(timeout_ms)
         router, call = self._router, call_of(request)
@@ -399,7 +439,8 @@ class AIOKafkaAdminClient(Reporting):
     ) -> dict[int, R]:
         """Send a request to all brokers at once; return the responses by broker id.
 
-        Raises AdminItemsError if brokers fail; with a single broker, raises the broker's error.
+        If brokers fail, raises AdminItemsError, with the errors by broker id and the responses of
+        the other brokers. If there is only one broker, raises its error.
         """
         deadline, call = self._deadline(timeout_ms), call_of(request)
         metadata = await fetch_metadata(self._router, [], deadline)
@@ -426,8 +467,9 @@ class AIOKafkaAdminClient(Reporting):
 
         Errors of topics are not raised: they are in `topic_errors`, a list of (topic, error code,
         message). `details` has the numbers of partitions and replicas of each topic, and its
-        settings. Other brokers than the controller know the topics a moment later. Topics beyond
-        the user's quota of changes are sent again after a pause.
+        settings. The controller knows new topics at once, other brokers shortly afterwards. If the
+        user's quota of changes is exhausted (`controller_mutation_rate`), the remaining topics are
+        sent again later.
         """
         from aiokafka.admin import _upstream_calls
 
@@ -456,10 +498,10 @@ class AIOKafkaAdminClient(Reporting):
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> TopicResults:
-        """Add partitions to topics, up to a total number.
+        """Increase the numbers of partitions of topics to the given totals.
 
-        Raises the first error of a topic, such as InvalidPartitionsError; other topics of the call
-        may have been changed.
+        Raises the first error of a topic, such as InvalidPartitionsError. Other topics of the call
+        may have been changed even so.
         """
         from aiokafka.admin import _upstream_calls
 
@@ -476,9 +518,10 @@ class AIOKafkaAdminClient(Reporting):
     async def describe_topics(
         self, topics: list[str] | tuple[str, ...] | Set[str] | None = None
     ) -> list[TopicDict]:
-        """Return a dict per topic (default: all) with its partitions, their leaders and replicas.
+        """Return a dict for each topic (default: for all), with its partitions, their leaders and
+        replicas.
 
-        A topic that does not exist is returned with an `error_code`, and is not created.
+        A topic that does not exist is not created: its dict has the `error_code` 3.
         """
         refuse_other_names("topics", topics)
         deadline = self._deadline()
@@ -505,7 +548,8 @@ class AIOKafkaAdminClient(Reporting):
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset; return the first remaining offset of each partition.
 
-        Raises the first error of a partition, such as OffsetOutOfRangeError.
+        Raises the first error of a partition, such as OffsetOutOfRangeError. Records of other
+        partitions may have been deleted even so.
         """
         from aiokafka.admin import records
 
@@ -536,11 +580,11 @@ class AIOKafkaAdminClient(Reporting):
         }
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """Return metadata of topics (None: all topics). This is a private method of aiokafka
-        0.14."""
+        """Return metadata of these topics (None: all topics). A private method of aiokafka 0.14."""
         return await fetch_metadata(self._router, topics, self._deadline())
 
-    # Private methods of aiokafka 0.14, which programs use to send requests without a public method.
+    # Private methods of aiokafka 0.14. Programs call them to send requests that have no public
+    # method.
 
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
         """Send a request of `aiokafka.protocol` to a broker, by default to any broker."""
@@ -558,7 +602,10 @@ class AIOKafkaAdminClient(Reporting):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
-        """Return the settings of topics, brokers and groups: one result for each asked broker."""
+        """Return the settings of topics, brokers and groups.
+
+        There is one result for each named broker, and one for all other resources.
+        """
         from aiokafka.admin import _upstream_calls
 
         return await _upstream_calls.describe_configs(
@@ -568,7 +615,8 @@ class AIOKafkaAdminClient(Reporting):
     async def alter_configs(
         self, config_resources: Iterable[ConfigResource]
     ) -> list[AlterConfigsResult]:
-        """Replace all settings of resources. Settings not given are reset to their defaults.
+        """Replace all settings of resources. Settings that are not given are reset to their
+        defaults.
 
         Errors of resources are not raised: they are in `resources` of the results.
         """
@@ -584,11 +632,13 @@ class AIOKafkaAdminClient(Reporting):
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> list[DescribeGroupsResult]:
-        """Return the state and the members of groups of both protocols, one result per group.
+        """Return the state and the members of classic and consumer groups, one result for each
+        group.
 
         Args:
             group_ids: the ids of the groups.
-            group_coordinator_id: the broker to ask; by default the coordinator is looked up.
+            group_coordinator_id: id of the broker to send the requests to; by default the
+                coordinator of each group is looked up.
             include_authorized_operations: also return the operations that the user may do.
         """
         from aiokafka.admin import _upstream_groups
@@ -605,7 +655,8 @@ class AIOKafkaAdminClient(Reporting):
     async def list_consumer_groups(
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
-        """Return (group, protocol type) of the groups on these brokers (default: all)."""
+        """Return (group, protocol type) for the groups that these brokers (default: all)
+        coordinate."""
         from aiokafka.admin import _upstream_groups
 
         return await _upstream_groups.list_groups(self._router, broker_ids, self._deadline())
@@ -629,10 +680,10 @@ class AIOKafkaAdminClient(Reporting):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group, by default of all partitions with an offset.
 
-        A requested partition without an offset gets -1. With `require_stable`, the call raises
-        UnstableOffsetCommit, which is retriable, while a transaction that commits offsets of the
-        group is open. By default, the offsets before that transaction are returned (KIP-447, Kafka
-        2.5).
+        A requested partition without an offset has the offset -1. If a transaction that commits
+        offsets of the group is open, the offsets before that transaction are returned; with
+        `require_stable`, the call raises UnstableOffsetCommit instead, which is retriable (KIP-447,
+        Kafka 2.5).
         """
         from aiokafka.admin import _upstream_groups
 
@@ -644,12 +695,13 @@ class AIOKafkaAdminClient(Reporting):
     async def remove_members_from_consumer_group(
         self, group_id: str, group_instance_ids: Iterable[str], reason: str = ""
     ) -> None:
-        """Remove static members from a classic group before their sessions end (KIP-345, Kafka
+        """Remove static members from a classic group before their sessions expire (KIP-345, Kafka
         2.4).
 
-        The group assigns their partitions to other members at once. A removed member that still
-        runs fails with FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800).
-        Raises UnknownMemberIdError for an unknown name, after removing the other members.
+        The group rebalances at once. A removed member that still runs rejoins; if another member
+        has joined with its `group_instance_id` meanwhile, it fails with FencedInstanceId. `reason`
+        is for the broker's log (KIP-800). If the group has no member with one of the
+        `group_instance_ids`, raises UnknownMemberIdError after removing the other members.
         """
         from aiokafka.admin import _upstream_groups
 
@@ -669,23 +721,25 @@ class AIOKafkaAdminClient(Reporting):
         """Create a token with which another client can authenticate as `owner` (KIP-48).
 
         The owner is by default the user of this client. Principals are strings such as
-        "User:alice". `max_lifetime_ms=-1` selects the broker's default. Brokers create tokens only
-        for a client that authenticated by SASL or a client certificate, and not by a token. Other
-        brokers know the token a moment later.
+        "User:alice". `max_lifetime_ms=-1` selects the broker's default. Raises
+        DelegationTokenRequestNotAllowed if this client has authenticated by a token, or neither by
+        SASL nor by a client certificate. Other brokers than the controller know the token shortly
+        afterwards.
         """
         return await self.tokens.create(renewers, owner, max_lifetime_ms)
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
-        """Renew a token for a period from now, as its owner or a renewer.
+        """Renew a token, as its owner or one of its renewers.
 
-        A period of -1 selects the broker's default. Returns the new expiry time in milliseconds
-        since 1970. Raises DelegationTokenNotFound, DelegationTokenOwnerMismatch or
-        DelegationTokenExpired.
+        The token expires `renew_period_ms` from now; -1 selects the broker's default period.
+        Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
+        DelegationTokenExpired, or DelegationTokenOwnerMismatch for a user who may not renew the
+        token.
         """
         return await self.tokens.renew(hmac, renew_period_ms)
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
-        """Expire a token after a period from now, with -1 at once.
+        """Change the expiry time of a token to `expiry_period_ms` from now; -1 expires it at once.
 
         Returns and raises the same as `renew_delegation_token`.
         """
@@ -739,4 +793,6 @@ def _before(tp: TopicPartition, to: RecordsToDelete) -> int:
     return to.before_offset
 
 
-show_options(AIOKafkaAdminClient.__init__, AdminConfig, SecurityConfig, enable_metrics_push=False)
+show_options(
+    AIOKafkaAdminClient.__init__, AdminConfig, SecurityConfig, enable_metrics_push=lambda: False
+)

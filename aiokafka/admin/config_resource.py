@@ -9,7 +9,7 @@ __all__ = ["ConfigResource", "ConfigResourceType"]
 
 
 class ConfigResourceType(enum.IntEnum):
-    """The type of a resource with a configuration."""
+    """The type of a resource that has a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -19,15 +19,15 @@ class ConfigResourceType(enum.IntEnum):
 
 
 class ConfigResource:
-    """A resource with a configuration.
+    """A resource that has a configuration, such as a topic or a broker.
 
     Raises ValueError for a type that does not exist.
 
     Args:
         resource_type: a `ConfigResourceType` or its name in any case, such as "topic".
-        name: name of the topic or group; id of the broker, as a string or a number.
-        configs: to describe the resource, the names of settings (default: all); to alter it, values
-            by name.
+        name: name of the topic, group or other resource; id of the broker, as a string or number.
+        configs: to describe the resource, the names of the settings to return (default: all); to
+            alter it, the new values by name.
     """
 
     def __init__(

@@ -24,7 +24,6 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.enums import ConfigOperation, ConfigSource, ConfigType
 from aiokafka.errors import KafkaError, KafkaProtocolError, UnsupportedVersionError
 from aiokafka.protocol.messages import configs as wire
-from aiokafka.protocol.messages import incremental_alter_configs as incremental
 
 __all__ = [
     "Change",
@@ -42,7 +41,7 @@ __all__ = [
 
 
 class ConfigKey(NamedTuple):
-    """The type and the name of a resource with a configuration; can be a key of a dict."""
+    """The key of a resource with a configuration: its type and its name. It is hashable."""
 
     type: ConfigResourceType
     name: str
@@ -54,12 +53,12 @@ class ConfigKey(NamedTuple):
 
     @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigKey:
-        """Return the key of a broker, by default of the settings that all brokers share."""
+        """Return the key of a broker; without an id, of the settings that all brokers share."""
         return cls(ConfigResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
     def broker_logger(cls, broker_id: int) -> ConfigKey:
-        """Return the key of the log levels of a broker."""
+        """Return the key of the log levels of a broker's loggers."""
         return cls(ConfigResourceType.BROKER_LOGGER, str(broker_id))
 
     @classmethod
@@ -82,7 +81,7 @@ Plain = str | int | float | bool
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value. The first synonym of a setting takes effect."""
+    """A value of a setting from one source. In a list of synonyms, the first one takes effect."""
 
     name: str
     value: str | None
@@ -91,7 +90,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfigSetting(Value):
-    """A setting of a resource: its value, and the source of the value."""
+    """A setting of a resource, with its value and the source of the value."""
 
     name: str
     value: str | None
@@ -101,11 +100,12 @@ class ConfigSetting(Value):
     """UNKNOWN before Kafka 2.6."""
     is_sensitive: bool
     is_read_only: bool
-    """Whether the setting can be changed only by a restart of the broker."""
+    """Whether a request cannot change the setting: it needs a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """All sources of the value, the effective source first; empty unless requested."""
+    """The values from all sources, the one that takes effect first; empty unless requested."""
     documentation: str | None = None
-    """Kafka's description; None unless requested, and before Kafka 2.6 (KIP-569)."""
+    """Kafka's description of the setting; None unless requested, and before Kafka 2.6
+    (KIP-569)."""
 
     @property
     def is_default(self) -> bool:
@@ -115,7 +115,7 @@ class ConfigSetting(Value):
 
 @dataclass(frozen=True)
 class ConfigChange(Value):
-    """A change of a setting. `value` is a str, a number or a bool; None to delete."""
+    """A change of a setting. For DELETE, `value` is None, otherwise a str, number or bool."""
 
     operation: ConfigOperation
     value: Plain | None = None
@@ -127,12 +127,12 @@ class ConfigChange(Value):
 
     @classmethod
     def delete(cls) -> ConfigChange:
-        """Return a change that resets the setting to its default."""
+        """Return a change that deletes the value, so that the default takes effect."""
         return cls(ConfigOperation.DELETE)
 
     @classmethod
     def append(cls, value: Plain) -> ConfigChange:
-        """Return a change that adds a value to a list, unless the list has the value."""
+        """Return a change that adds a value to a list, unless the list already has it."""
         return cls(ConfigOperation.APPEND, value)
 
     @classmethod
@@ -145,7 +145,10 @@ Change = ConfigChange | Plain | None
 
 
 def key_of(resource: Any) -> ConfigKey:
-    """Return the key of a resource in any accepted form. Raises TypeError or ValueError."""
+    """Return the key of a resource: a ConfigKey, a ConfigResource or a tuple (type, name).
+
+    Raises TypeError for other objects, ValueError for an unknown type or a wrong broker id.
+    """
     if isinstance(resource, ConfigResource):
         key = ConfigKey(resource.resource_type, resource.name)
     elif isinstance(resource, tuple) and len(resource) == 2 and isinstance(resource[1], str):
@@ -170,8 +173,8 @@ def text_of(name: str, value: object) -> str:
 
 
 def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
-    """Return changes as `ConfigChange` objects with text as their values: a plain value becomes
-    SET, None becomes DELETE."""
+    """Return each change as a `ConfigChange` whose value is a str. A plain value becomes SET, None
+    becomes DELETE."""
     found = {}
     for name, change in changes.items():
         if change is None:
@@ -190,9 +193,9 @@ T = TypeVar("T")
 class Configs(AdminApi):
     """The sub-client `admin.configs`, for configurations.
 
-    A resource is given as a `ConfigKey`, such as `ConfigKey.topic("orders")`, as a tuple of type
-    and name, such as `("topic", "orders")`, or as a `ConfigResource`. Results have ConfigKey as
-    keys. The broker "" stands for the settings that all brokers share.
+    Resources can be written as a `ConfigKey`, such as `ConfigKey.topic("orders")`, as a tuple of
+    type and name, such as `("topic", "orders")`, or as a `ConfigResource`. The keys of results are
+    ConfigKeys. The name "" of a broker stands for the settings that all brokers share.
     """
 
     async def describe(
@@ -207,12 +210,12 @@ class Configs(AdminApi):
 
         Args:
             resources: the resources; a `ConfigResource` with `configs` selects settings by name.
-            include_synonyms: also return all sources of each value (Kafka 1.1).
+            include_synonyms: also return the values from all sources (Kafka 1.1).
             include_documentation: also return Kafka's description of each setting (Kafka 2.6).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a resource, such as UnknownTopicOrPartitionError; AdminItemsError if
-        several resources were given.
+        Raises the error of a resource, such as UnknownTopicOrPartitionError; AdminItemsError if one
+        of several resources fails.
         """
         wanted: dict[ConfigKey, list[str] | None] = {}
         for resource in _several("resources", resources):
@@ -241,9 +244,9 @@ class Configs(AdminApi):
             validate_only: only check whether the settings could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Either all changes of a resource are made, or none. Brokers apply the changes a moment after
+        All changes of a resource are made, or none of them. Brokers apply the changes shortly after
         the response. Needs Kafka 2.3. Raises the error of a resource, such as
-        InvalidConfigurationError; AdminItemsError if several resources were given.
+        InvalidConfigurationError; AdminItemsError if one of several resources fails.
         """
         wanted = {
             key_of(resource): changes_of(each) for resource, each in items_of("changes", changes)
@@ -258,7 +261,8 @@ class Configs(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Replace all settings of a resource; settings not given are reset to their defaults.
+        """Replace all settings of a resource; settings that are not given are reset to their
+        defaults.
 
         Args:
             resource: the resource; the log levels of brokers cannot be replaced.
@@ -266,8 +270,8 @@ class Configs(AdminApi):
             validate_only: only check whether the settings could be replaced.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The change is atomic (Java: alterConfigs, Kafka 0.11). A change by another client at the
-        same time may be lost.
+        All settings are replaced, or none of them (Java: alterConfigs, Kafka 0.11). A change that
+        another client makes at the same time may be lost.
         """
         key = key_of(resource)
         altered = wire.AlterConfigsResource(
@@ -295,8 +299,8 @@ class Configs(AdminApi):
         """Return the resources that can have settings (Java: listConfigResources).
 
         Args:
-            types: the types of resources; by default all. Before Kafka 4.1 (KIP-1142) only client
-                metrics can be listed, from Kafka 3.7 on (KIP-1000).
+            types: the types of resources; by default all. Before Kafka 4.1 (KIP-1142) brokers list
+                only CLIENT_METRICS, from Kafka 3.7 on (KIP-1000).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None
@@ -336,7 +340,7 @@ def _several(argument: str, items: Iterable[T]) -> list[T]:
 
 # -- Requests
 
-_ANY = -1  # node id of resources that any broker can serve
+_ANY = -1  # in place of a node id, for resources that any broker can serve
 OF_ONE_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 _KNOWN = frozenset(kind.value for kind in ConfigResourceType)
 
@@ -350,7 +354,7 @@ async def describe_configs(
     include_documentation: bool,
     deadline: float,
 ) -> dict[ConfigKey, Settings]:
-    """Return the settings of each resource: the settings named in `wanted`, or all with None."""
+    """Return the settings of each resource by name: those named in `wanted`, or all for None."""
 
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, Settings]:
         def build(version: int) -> wire.DescribeConfigsRequest:
@@ -387,7 +391,7 @@ async def describe_configs(
 
 def _setting(entry: wire.DescribeConfigsResourceResult) -> ConfigSetting:
     source = entry.config_source
-    if source == -1:  # version 0 names no source
+    if source == -1:  # version 0 has no field for the source
         source = ConfigSource.DEFAULT_CONFIG if entry.is_default else ConfigSource.UNKNOWN
     return ConfigSetting(
         name=entry.name,
@@ -412,11 +416,11 @@ async def alter_configs(
 ) -> None:
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, bool]:
         resources = [
-            incremental.AlterConfigsResource(
+            wire.IncrementalAlterConfigsResource(
                 resource_type=key.type,
                 resource_name=key.name,
                 configs=[
-                    incremental.AlterableConfig(
+                    wire.IncrementalAlterableConfig(
                         name=name,
                         config_operation=change.operation,
                         value=None if change.value is None else str(change.value),
@@ -426,7 +430,7 @@ async def alter_configs(
             )
             for key in keys
         ]
-        request = incremental.IncrementalAlterConfigsRequest(
+        request = wire.IncrementalAlterConfigsRequest(
             resources=resources, validate_only=validate_only
         )
         return _outcomes((await _ask(router, node, call_of(request), deadline)).responses)
@@ -435,9 +439,7 @@ async def alter_configs(
 
 
 def _outcomes(
-    responses: Iterable[
-        wire.AlterConfigsResourceResponse | incremental.AlterConfigsResourceResponse
-    ],
+    responses: Iterable[wire.AlterConfigsResourceResponse | wire.AlterConfigsResourceResponse],
 ) -> Outcomes[ConfigKey, bool]:
     found: dict[ConfigKey, bool | KafkaError] = {}
     for each in responses:
@@ -460,9 +462,13 @@ async def _settle(
     *,
     is_change: bool = False,
 ) -> dict[ConfigKey, V]:
-    """Ask each broker about its own settings, and any broker about other resources."""
-    # Each controller describes its own settings, but only the active controller changes settings.
-    # Log levels are not stored in the cluster, so each controller changes its own log levels.
+    """Call `send` for these resources, and retry failed resources.
+
+    Requests about the settings of a single broker go to that broker, other requests to any broker.
+    """
+    # With `bootstrap_controllers`: each controller describes its own settings, but only the active
+    # controller changes settings. Log levels are not stored in the cluster, so each controller
+    # changes its own log levels.
     at_active = router.is_for_controllers and is_change
     own = OF_ONE_BROKER[1:] if at_active else OF_ONE_BROKER
 

@@ -1,4 +1,4 @@
-"""Enums of Kafka's numbers and names: operations, sources, types and states."""
+"""Enums for the numbers and names in Kafka's protocol: operations, sources, types and states."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ __all__ = [
     "operations_of",
 ]
 
-_NOT_REQUESTED = -(2**31)  # the bit field in a response if operations were not requested
+# The bit field of authorized operations in a response, if they were not requested.
+_NOT_REQUESTED = -(2**31)
 
 
 class _Known(enum.IntEnum):
-    """Base class of enums to which newer brokers may add numbers, which become UNKNOWN (0)."""
+    """Base class of enums of numbers. A number that is not defined, such as one of a newer broker,
+    becomes UNKNOWN (0)."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Known | None:
@@ -39,7 +41,8 @@ class _Known(enum.IntEnum):
 
 
 class AclOperation(_Known):
-    """An operation on a resource. UNKNOWN is an operation of a newer broker; ANY is for filters."""
+    """An operation on a resource. UNKNOWN stands for operations of newer brokers; ANY is for
+    filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -60,7 +63,7 @@ class AclOperation(_Known):
 
 
 class AclPermission(_Known):
-    """Whether an ACL allows or denies; ANY is for filters."""
+    """Whether an ACL entry allows or denies the operation; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -82,10 +85,10 @@ class ResourceType(_Known):
 
 
 class PatternType(_Known):
-    """How an ACL entry compares its name with the name of a resource.
+    """How the name of an ACL entry is compared with the name of a resource.
 
-    ANY and MATCH are for filters: ANY selects entries with the same name, MATCH selects entries
-    that apply to a resource of that name.
+    ANY and MATCH are for filters. ANY selects entries with exactly this name, of both types. MATCH
+    selects all entries that apply to a resource of this name.
     """
 
     UNKNOWN = 0
@@ -115,7 +118,7 @@ class TransactionState(enum.Enum):
 
 
 class ScramMechanism(_Known):
-    """The hash function of SCRAM."""
+    """The SCRAM mechanism, named after its hash function."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -125,7 +128,7 @@ class ScramMechanism(_Known):
 class QuotaName(enum.Enum):
     """A value that `QuotaEntity` and `QuotaFilter` accept in place of a name."""
 
-    #: All users, client ids or IP addresses without a quota of their own.
+    #: All users, client ids or IP addresses that have no quota of their own.
     DEFAULT = "default"
     #: In filters: matches all names and the default.
     ANY = "any"
@@ -161,7 +164,7 @@ class ConfigType(_Known):
 
 
 class ConfigOperation(enum.IntEnum):
-    """How to change a setting."""
+    """How a request changes a setting. APPEND and SUBTRACT are for settings that are lists."""
 
     SET = 0
     DELETE = 1
@@ -170,7 +173,7 @@ class ConfigOperation(enum.IntEnum):
 
 
 class ElectionType(enum.IntEnum):
-    """The replica that an election selects."""
+    """Which replica an election makes the leader."""
 
     #: The first replica of the partition, if it is in sync.
     PREFERRED = 0
@@ -179,7 +182,7 @@ class ElectionType(enum.IntEnum):
 
 
 class TopicAction(enum.IntEnum):
-    """The kind of a change towards the declared state of a topic, in the order of the steps."""
+    """What a `TopicStep` does with a topic. The steps are done in the order of these values."""
 
     CREATE = 0
     GROW = 1
@@ -188,21 +191,25 @@ class TopicAction(enum.IntEnum):
 
 
 class FeatureUpgradeType(enum.IntEnum):
-    """How the level of a feature may change."""
+    """How a request may change the level of a feature."""
 
+    #: Allows only an upgrade.
     UPGRADE = 1
-    #: Allow an upgrade, or a downgrade that loses no metadata.
+    #: Allows an upgrade, and a downgrade that loses no metadata.
     SAFE_DOWNGRADE = 2
-    #: Allow an upgrade, or a downgrade that loses metadata.
+    #: Allows an upgrade, and a downgrade even if it loses metadata.
     UNSAFE_DOWNGRADE = 3
 
 
 class _Named(enum.Enum):
-    """Base class of enums to which newer brokers may add names, which become UNKNOWN."""
+    """Base class of enums of names. `of` returns UNKNOWN for a name of a newer broker."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Named | None:
-        """Accept any spelling: `stable`, `Stable`, `PREPARING_REBALANCE`, `PreparingRebalance`."""
+        """Accept a name in any case, with or without underscores, such as "preparing_rebalance".
+
+        Returns None for other values, so that the enum raises ValueError.
+        """
         word = str(value).replace("_", "").lower()
         for each in cls:
             if each.value.lower() == word:
@@ -219,7 +226,7 @@ class _Named(enum.Enum):
 
 
 class GroupType(_Named):
-    """The protocol that the members of a group speak."""
+    """The type of a group, which is the protocol of its members."""
 
     UNKNOWN = "Unknown"
     #: The group leader assigns the partitions (JoinGroup, SyncGroup). Groups without members that
@@ -247,16 +254,17 @@ class GroupState(_Named):
     DEAD = "Dead"
     #: The group has no members.
     EMPTY = "Empty"
-    #: Consumer protocol: the broker computes a new assignment.
+    #: Consumer or streams group: the broker computes a new assignment.
     ASSIGNING = "Assigning"
-    #: Consumer protocol: the members revoke and take over partitions.
+    #: Consumer or streams group: members have not yet revoked or taken over all partitions (tasks)
+    #: of the new assignment.
     RECONCILING = "Reconciling"
     #: Streams group: topics that the group needs do not exist.
     NOT_READY = "NotReady"
 
 
 def operations_of(bits: int) -> frozenset[AclOperation] | None:
-    """Convert the bit field of authorized operations; None if they were not requested."""
+    """Return the operations in the bit field of a response; None if they were not requested."""
     if bits == _NOT_REQUESTED:
         return None
     return frozenset(AclOperation(n) for n in range(1, 31) if bits >> n & 1)

@@ -36,8 +36,8 @@ from aiokafka.admin._values import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.errors import AdminItemsError, KafkaError, NonEmptyGroup, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
-from aiokafka.protocol.messages.groups import DeleteGroupsRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.group_members import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.groups import DeletableGroupResult, DeleteGroupsRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Groups"]
@@ -46,9 +46,9 @@ __all__ = ["Groups"]
 class Groups(AdminApi):
     """The sub-client `admin.groups`, for groups.
 
-    A request about a group goes to the group's coordinator, which is looked up again after the
-    group has moved. Each coordinator gets one request for all its groups if the broker supports
-    such requests.
+    A request about a group goes to the coordinator of the group; after the group has moved, its new
+    coordinator is looked up. A coordinator of several groups gets a single request for them, if the
+    API has such requests.
     """
 
     async def list(
@@ -64,17 +64,18 @@ class Groups(AdminApi):
 
         Args:
             states: return only groups in these states (Kafka 2.6); by default groups in any state.
-            types: return only groups of these types (Kafka 3.8; older brokers have only classic
-                groups).
+            types: return only groups of these types (Kafka 3.8). Older brokers have only CLASSIC
+                groups.
             protocol_types: return only groups with these protocol types, such as "consumer" or
                 "connect".
             prefix: return only groups whose id begins with this text.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Brokers leave out groups that the user may not describe. Raises ValueError for an unknown
-        state or type, and UnsupportedVersionError if a broker cannot filter by state or type. If
-        some brokers do not respond within the timeout, raises AdminItemsError with their errors by
-        broker id, and the groups of the other brokers as results.
+        Brokers omit groups that the user may not describe. Raises ValueError for an unknown state
+        or type, and UnsupportedVersionError if a broker is too old to filter by state or type
+        (types that include CLASSIC need no filter). If some brokers do not respond before the
+        timeout, raises AdminItemsError, with their errors by broker id, and the groups of the other
+        brokers as results.
         """
         wanted = GroupFilter(
             states=as_enums("states", states, GroupState),
@@ -110,7 +111,7 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises the error of a group, such as GroupIdNotFound or GroupAuthorizationFailedError;
-        AdminItemsError if several groups were given.
+        AdminItemsError if one of several groups fails.
         """
         names = as_names("group_ids", group_ids)
         return await describe_groups(
@@ -133,9 +134,9 @@ class Groups(AdminApi):
                 (KIP-447, Kafka 2.5). By default, the offsets before that transaction are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        A requested partition without an offset gets None. A group that does not exist has no
-        offsets, which is not an error. Raises the error of a group; AdminItemsError if several
-        groups were given.
+        A requested partition without an offset has None. A group that does not exist is not an
+        error: it has no offsets. Raises the error of a group; AdminItemsError if one of several
+        groups fails.
         """
         return await fetch_offsets(
             self._router, _by_group(groups), require_stable, self._deadline(timeout_ms)
@@ -148,14 +149,14 @@ class Groups(AdminApi):
 
         Args:
             group_ids: the ids of the groups.
-            times: also read the timestamp of the first unread record of each partition. Each
-                partition with unread records takes a small fetch (up to 32 KiB, or one batch).
+            times: also read the timestamp of the first unread record of each partition. This takes
+                one small fetch (up to 32 KiB, or one batch) for each partition with unread records.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The result has the partitions with a committed offset and those assigned to members. A
-        partition without a leader, or whose topic was deleted, has the reason as its `error`, and
-        is not retried. Raises the error of a group, such as GroupIdNotFound; AdminItemsError if
-        several groups were given.
+        The result has all partitions with a committed offset, and all partitions assigned to
+        members. A partition is not retried if it has no leader, or its topic was deleted: its
+        `error` is the reason. Raises the error of a group, such as GroupIdNotFound; AdminItemsError
+        if one of several groups fails.
         """
         names = as_names("group_ids", group_ids)
         return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
@@ -169,7 +170,8 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises the error of a group, such as NonEmptyGroup or GroupIdNotFound (also if the response
-        to a first attempt was lost); AdminItemsError if several groups were given.
+        to a first attempt was lost); AdminItemsError if one of several groups fails. Since Kafka
+        4.4, the text has the broker's reason.
         """
         names = as_names("group_ids", group_ids)
         deadline = self._deadline(timeout_ms)
@@ -177,8 +179,7 @@ class Groups(AdminApi):
         async def send(node_id: int, part: list[str]) -> Outcomes[str, None]:
             call = call_of(DeleteGroupsRequest(groups_names=part))
             response = await self._router.send(node_id, call, deadline)
-            codes = {each.group_id: each.error_code for each in response.results}
-            return {group_id: _deleted(group_id, code) for group_id, code in codes.items()}
+            return {each.group_id: _deleted(each) for each in response.results}
 
         await by_coordinator(self._router, names, send, deadline)
 
@@ -192,23 +193,23 @@ class Groups(AdminApi):
         reason: str = "",
         timeout_ms: float | None = None,
     ) -> tuple[str, ...]:
-        """Remove members from a group before their sessions end (Java:
+        """Remove members from a group before their sessions expire (Java:
         removeMembersFromConsumerGroup, KIP-345, Kafka 2.4).
 
         Args:
             group_id: the id of the group.
-            instance_ids: the names of static members (`group_instance_id`).
-            member_ids: the ids of members, as `describe` returns them.
-            all_members: remove all current members.
+            instance_ids: the `group_instance_id` of each static member to remove.
+            member_ids: the ids of members to remove, as `describe` returns them.
+            all_members: remove all current members as well.
             reason: a text for the log of the broker (KIP-800).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The group assigns the partitions of these members to others at once. A removed member that
-        still runs rejoins; a static member fails with FencedInstanceId if another member has joined
-        with its `group_instance_id` meanwhile. Returns the names of removed static members and the
-        ids of other removed members. Raises UnknownMemberIdError for a member that the group does
-        not have (also if the response to a first attempt was lost); AdminItemsError if several
-        members were given.
+        The group rebalances at once. A removed member that still runs rejoins; a static member
+        fails with FencedInstanceId if another member has joined with its `group_instance_id`
+        meanwhile. Returns the `group_instance_id` of each removed static member and the ids of the
+        other removed members. Raises UnknownMemberIdError for a member that the group does not have
+        (also if the response to a first attempt was lost); AdminItemsError if one of several
+        members fails.
         """
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)
@@ -261,9 +262,10 @@ class Groups(AdminApi):
             offsets: by partition, the offset of the next record to read.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Other partitions keep their offsets. The call does not check whether the offsets exist;
-        `reset_offsets` does. Raises NonEmptyGroup, without any change, if the group has members.
-        Raises the error of a partition; AdminItemsError if several partitions were given.
+        The offsets of other partitions are kept. The call does not check whether records with these
+        offsets exist, unlike `reset_offsets`. Raises NonEmptyGroup, without any change, if the
+        group has members. Raises the error of a partition; AdminItemsError if one of several
+        partitions fails.
         """
         wanted = {
             as_partition(tp): _committed(tp, value) for tp, value in items_of("offsets", offsets)
@@ -285,10 +287,10 @@ class Groups(AdminApi):
             partitions: the partitions; no member may be subscribed to their topics.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The broker deletes a group that has neither members nor offsets left. Raises the error of a
-        partition, such as GroupSubscribedToTopic; AdminItemsError if several partitions were given.
-        Raises GroupIdNotFound, also if the response to a first attempt was lost and the group is
-        deleted.
+        The broker deletes a group that has neither members nor offsets any more. Raises the error
+        of a partition, such as GroupSubscribedToTopic; AdminItemsError if one of several partitions
+        fails. Raises GroupIdNotFound if the group does not exist; a first attempt, whose response
+        was lost, may have deleted its last offset.
         """
         wanted = as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
@@ -310,15 +312,18 @@ class Groups(AdminApi):
             group_id: the id of the group, which is created if it does not exist.
             rule: the rule for the new offsets, such as `ResetRule.earliest()`.
             partitions: the partitions to reset; by default all with a committed offset in the
-                group, or with `ResetRule.copy` in the copied group.
-            topics: topics whose partitions are all reset, in addition to `partitions`.
-            dry_run: change nothing; the group may have members.
+                group, or for `ResetRule.copy` in the copied group.
+            topics: topics of which all partitions are reset, in addition to `partitions`.
+            dry_run: change nothing, and allow a group with members.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        An offset outside a partition is replaced by the nearest offset inside. Returns the old and
-        the new offset of each partition. Raises NonEmptyGroup if the group has members, and the
-        error of a partition, such as NoOffsetForPartitionError; AdminItemsError for several
-        partitions. Nothing is changed unless the new offsets of all partitions are known.
+        If the offset by the rule is before the first record or after the end of a partition, the
+        first offset or the end is used. Returns the old and the new offset of each partition. If
+        the new offset of any partition cannot be found, changes nothing and raises the error of the
+        partition, such as NoOffsetForPartitionError; AdminItemsError if one of several partitions
+        fails. Raises NonEmptyGroup if the group has members. Without `partitions` and `topics`,
+        raises GroupIdNotFound if the group does not exist; for `ResetRule.copy`, if the copied
+        group has no offsets.
         """
         if not isinstance(rule, ResetRule):
             raise TypeError(f"rule: must be a ResetRule, not {rule!r}")
@@ -341,7 +346,7 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises the error of a group, such as GroupIdNotFound if it does not exist or is not a share
-        group; AdminItemsError if several groups were given.
+        group; AdminItemsError if one of several groups fails.
         """
         deadline = self._deadline(timeout_ms)
         return await fetch_share_offsets(self._router, _by_group(groups), deadline)
@@ -362,7 +367,7 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises NonEmptyGroup if the group has members, and the error of a partition; AdminItemsError
-        if several partitions were given.
+        if one of several partitions fails.
         """
         wanted = {
             as_partition(tp): _committed(tp, value).offset
@@ -383,7 +388,7 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises NonEmptyGroup if the group has members, and the error of a topic; AdminItemsError if
-        several topics were given.
+        one of several topics fails.
         """
         names = as_names("topics", topics)
         deadline = self._deadline(timeout_ms)
@@ -404,7 +409,7 @@ def _committed(tp: TopicPartition, value: Any) -> OffsetAndMetadata:
 def _by_group(
     groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
 ) -> dict[str, list[TopicPartition] | None]:
-    """Return the partitions of each group; None stands for all partitions."""
+    """Return the partitions of each group; None if all of its partitions are selected."""
     names = as_names("groups", groups)
     if not isinstance(groups, Mapping):
         return dict.fromkeys(names)
@@ -420,7 +425,7 @@ _FIRST_WITH_TYPES = 5
 
 @dataclass(frozen=True)
 class GroupFilter:
-    """The groups to list. An empty field allows all groups."""
+    """Which groups to list: a group must match all fields. An empty field matches all groups."""
 
     states: Collection[GroupState] = ()
     types: Collection[GroupType] = ()
@@ -430,8 +435,9 @@ class GroupFilter:
     def passes(self, group: GroupListing) -> bool:
         """Return whether a group matches the filter.
 
-        Brokers do not filter by prefix and protocol type. Before Kafka 3.8 they do not filter by
-        type either: all their groups are classic, and have the type UNKNOWN.
+        Brokers do not filter by prefix and protocol type. Brokers before Kafka 3.8 do not filter by
+        type either, and return no types: all their groups are classic, and have the type UNKNOWN
+        here.
         """
         return (
             group.group_id.startswith(self.prefix)
@@ -478,7 +484,7 @@ def _request(version: int, wanted: GroupFilter) -> wire.ListGroupsRequest:
 _FIRST_LEAVE_OF_SEVERAL = 3
 
 
-def _deleted(group_id: str, code: int) -> KafkaError | None:
-    if code == NonEmptyGroup.errno:
-        return not_empty(group_id)
-    return error_of(code, None, f"group {group_id!r}")
+def _deleted(result: DeletableGroupResult) -> KafkaError | None:
+    if result.error_code == NonEmptyGroup.errno:
+        return not_empty(result.group_id)
+    return error_of(result.error_code, result.error_message, f"group {result.group_id!r}")

@@ -8,7 +8,7 @@ __all__ = ["NewPartitions"]
 
 
 class NewPartitions:
-    """The new number of partitions of a topic.
+    """The new number of partitions of a topic, and optionally the replicas of the new partitions.
 
     Args:
         total_count: the total number, existing partitions included.

@@ -10,15 +10,17 @@ __all__ = ["NewTopic"]
 
 
 class NewTopic:
-    """A topic to create, by the numbers of partitions and replicas or by its replicas.
+    """A topic to create, defined by its numbers of partitions and replicas, or by the brokers of
+    each replica.
 
-    Raises IllegalArgumentError unless either the numbers or `replica_assignments` are given.
+    Raises IllegalArgumentError unless either both numbers or `replica_assignments` are given.
 
     Args:
+        name: name of the topic.
         num_partitions: number of partitions; None for the broker's default (KIP-464, Kafka 2.4), -1
             with `replica_assignments`.
-        replication_factor: number of replicas of each partition; None and -1 as for
-            `num_partitions`.
+        replication_factor: number of replicas of each partition; None for the broker's default, -1
+            with `replica_assignments`.
         replica_assignments: by partition, the broker ids of its replicas, the preferred leader
             first.
         topic_configs: settings of the topic, such as `{"retention.ms": "3600000"}`.

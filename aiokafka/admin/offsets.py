@@ -1,4 +1,4 @@
-"""Look up the offsets of partitions by position or by time (`admin.offsets`)."""
+"""Look up the offsets of partitions by `OffsetSpec` or by time (`admin.offsets`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -30,21 +30,21 @@ from aiokafka.structs import TopicPartition
 __all__ = ["ListedOffset", "OffsetSpec", "Offsets"]
 
 
-# -- Positions and offsets
+# -- Selected and listed offsets
 
 
 class OffsetSpec(enum.IntEnum):
-    """A position in a partition."""
+    """Selects an offset of a partition: its first or end offset, or the offset of a record."""
 
-    #: The end: the offset of the next record that is written; with `read_committed` the start of
-    #: the first open transaction.
+    #: The end: the offset that the next record written will get; with `read_committed` the start of
+    #: the first open transaction, if there is one.
     LATEST = -1
     #: The first record.
     EARLIEST = -2
     #: The record with the largest timestamp (KIP-734, Kafka 3.0).
     MAX_TIMESTAMP = -3
-    #: The first record on the leader's own disks; earlier records are in tiered storage (KIP-405,
-    #: Kafka 3.5).
+    #: The first record on the leader's own disks. Earlier records are only in tiered storage
+    #: (KIP-405, Kafka 3.5).
     EARLIEST_LOCAL = -4
     #: The last record in tiered storage (KIP-1005, Kafka 3.9).
     LATEST_TIERED = -5
@@ -54,12 +54,12 @@ class OffsetSpec(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ListedOffset(Value):
-    """The offset of a position or time in a partition."""
+    """The offset of a partition that was found for an `OffsetSpec` or a timestamp."""
 
-    #: None if there is no such record, for example if all timestamps are before the requested time.
+    #: None if there is no such record, for example no record with the requested or a later time.
     offset: int | None
-    #: The timestamp of the record in milliseconds since 1970; None except for times and
-    #: MAX_TIMESTAMP.
+    #: The timestamp of the record in milliseconds since 1970, if the request was for a time or
+    #: MAX_TIMESTAMP; otherwise None.
     timestamp: int | None
     #: The leader epoch of the record; None before Kafka 2.1.
     leader_epoch: int | None
@@ -104,11 +104,12 @@ class Offsets(AdminApi):
             places: by partition, an `OffsetSpec`, or a time as milliseconds since 1970 or a
                 datetime with a time zone. A time selects the first record with this or a later
                 timestamp (Kafka 0.10.1).
-            isolation_level: "read_committed" ignores records from the first open transaction on.
+            isolation_level: with "read_committed", the start of the first open transaction counts
+                as the end of the partition.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises the error of a partition, such as UnsupportedVersionError if its leader does not
-        support the `OffsetSpec`; AdminItemsError if several partitions were given.
+        support the `OffsetSpec`; AdminItemsError if one of several partitions fails.
         """
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)
@@ -128,7 +129,8 @@ def _place(place: OffsetSpec | int | datetime.datetime) -> int:
 # -- ListOffsets
 
 _FIRST_WITH_ISOLATION = 2
-# The first version of ListOffsets and the first release of Kafka that support a position.
+# The first version of ListOffsets, and the first release of Kafka, that support a lookup by
+# timestamp (`_BY_TIME`) and each OffsetSpec (`_NEEDS`).
 _BY_TIME = (1, "0.10.1")
 _NEEDS = {
     OffsetSpec.LATEST: (0, "0.9"),
@@ -143,16 +145,16 @@ _NEEDS = {
 async def list_offsets(
     router: Router, places: Mapping[TopicPartition, int], read_committed: bool, deadline: float
 ) -> dict[TopicPartition, ListedOffset]:
-    """Return the offset of a timestamp, or of an `OffsetSpec`, in each partition.
+    """Return the offset for a timestamp or an `OffsetSpec` in each partition.
 
-    A partition that is not in the metadata is not retried.
+    A partition that is not in the metadata fails at once with UnknownTopicOrPartitionError.
     """
 
     async def send(
         node_id: int, part: list[TopicPartition]
     ) -> Outcomes[TopicPartition, ListedOffset]:
-        # One request for each needed version, so that an old leader fails only the positions that
-        # it does not support.
+        # Send lookups that need different versions in different requests, so that an old leader
+        # fails only the lookups that it does not support.
         requests: dict[tuple[int, str], dict[TopicPartition, int]] = {}
         for tp in part:
             requests.setdefault(_needs(places[tp]), {})[tp] = places[tp]
@@ -208,7 +210,8 @@ async def _ask(
 
 def _found(tp: TopicPartition, found: ListOffsetsPartitionResponse) -> ListedOffset | KafkaError:
     if found.error_code == UnknownTopicOrPartitionError.errno:
-        # The partition is in the metadata, so its leader will know it soon: retry.
+        # The partition is in the metadata, so the leader will know it soon: make the error
+        # retriable.
         return NotLeaderForPartitionError(f"{name_of(tp)}: its leader does not know it")
     error = error_of(found.error_code, None, name_of(tp))
     if error is not None:

@@ -27,16 +27,16 @@ __all__ = ["QuotaEntity", "QuotaFilter", "Quotas"]
 # -- Entities and filters
 
 KINDS = {"user": "user", "client-id": "client_id", "ip": "ip"}
-"""Kafka's types of the parts of an entity, and the fields of `QuotaEntity`."""
+"""The fields of `QuotaEntity` by Kafka's names of the entity types."""
 
 
 @dataclass(frozen=True)
 class QuotaEntity(Value):
     """The subject of a quota: a user, a client id, both together, or an IP address.
 
-    `QuotaName.DEFAULT` in place of a name stands for all users, client ids or addresses without a
-    quota of their own. An entity can be a key of a dict. Raises TypeError or ValueError for other
-    combinations.
+    `QuotaName.DEFAULT` in place of a name stands for all users, client ids or addresses that have
+    no quota of their own. An entity is hashable. Raises ValueError for other combinations, and
+    TypeError for a field that is neither a str nor a QuotaName.
     """
 
     user: str | QuotaName | None = None
@@ -60,24 +60,24 @@ class QuotaEntity(Value):
 
 @dataclass(frozen=True)
 class QuotaFilter(Value):
-    """Selects quotas by the fields of their entities; a field that is None matches all quotas.
+    """Selects quotas by the fields of their entities. A field that is None matches all quotas.
 
-    A field is a name, `QuotaName.DEFAULT` for the default quota, or `QuotaName.ANY` for all quotas
-    whose entity has the field. Raises TypeError for other values.
+    Other values of a field: a name, `QuotaName.DEFAULT` for the default quota, or `QuotaName.ANY`
+    for all quotas whose entity has this field. Raises TypeError for a field of another type.
     """
 
     user: str | QuotaName | None = None
     client_id: str | QuotaName | None = None
     ip: str | QuotaName | None = None
     strict: bool = False
-    """Select only quotas whose entities have no fields beyond the given ones."""
+    """Whether to exclude quotas whose entity has a field that is None in this filter."""
 
     def __post_init__(self) -> None:
         _check(self)
 
 
 def parts(value: QuotaEntity | QuotaFilter) -> dict[str, str | QuotaName]:
-    """Return the fields that are not None, by Kafka's names of their types."""
+    """Return the fields that are not None, by Kafka's names of the entity types."""
     found = {kind: getattr(value, name) for kind, name in KINDS.items()}
     return {kind: name for kind, name in found.items() if name is not None}
 
@@ -97,10 +97,10 @@ def _text(name: str | QuotaName) -> str:
 class Quotas(AdminApi):
     """The sub-client `admin.quotas`, for client quotas (KIP-546, Kafka 2.6).
 
-    Quotas have Kafka's names: `producer_byte_rate` and `consumer_byte_rate` in bytes per second,
-    `request_percentage` of the time of a broker's thread, `controller_mutation_rate` in partitions
-    per second, `connection_creation_rate` of an IP address in connections per second. Each broker
-    applies a quota on its own.
+    Quotas have Kafka's names: `producer_byte_rate` and `consumer_byte_rate` in bytes per second;
+    `request_percentage`, in percent of the time of one broker thread; `controller_mutation_rate` in
+    partitions per second; `connection_creation_rate` of an IP address in connections per second.
+    Each broker applies a quota on its own, so a client may use the quota at every broker.
     """
 
     async def describe(
@@ -168,7 +168,7 @@ class Quotas(AdminApi):
             validate_only: only check whether the quotas could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of an entity; AdminItemsError if several entities were given.
+        Raises the error of an entity; AdminItemsError if one of several entities fails.
         """
         for entity, limits in items_of("changes", changes):
             _check_limits(entity, limits)

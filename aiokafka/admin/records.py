@@ -8,7 +8,7 @@ from aiokafka._partitions import as_partition
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
 from aiokafka.admin._routing import AdminApi, Call, Outcomes, Router, error_of, remaining_ms
 from aiokafka.admin._values import as_int, items_of
-from aiokafka.protocol.messages.records import (
+from aiokafka.protocol.messages.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
@@ -27,12 +27,12 @@ class Records(AdminApi):
         """Delete the records before an offset (Java: deleteRecords, KIP-107, Kafka 0.11).
 
         Args:
-            before: by partition, the first offset to keep; -1 deletes all records.
+            before: by partition, the offset of the first record to keep; -1 deletes all records.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the first remaining offset of each partition. Raises ValueError for an offset below
-        -1. Raises the error of a partition, such as OffsetOutOfRangeError; AdminItemsError if
-        several partitions were given. Cancelling the call does not restore records.
+        -1. Raises the error of a partition, such as OffsetOutOfRangeError; AdminItemsError if one
+        of several partitions fails. Cancelling the call does not restore records.
         """
         wanted = {
             as_partition(tp): as_int(f"before: {tp}", o) for tp, o in items_of("before", before)
@@ -55,7 +55,8 @@ async def delete_records(
 ) -> dict[TopicPartition, int]:
     """Delete records; return the first remaining offset of each partition.
 
-    With `fail_fast` the first final error is raised without waiting for other partitions.
+    With `fail_fast`, raises the first error that is not retried, without waiting for other
+    partitions.
     """
 
     def entry(tp: TopicPartition) -> DeleteRecordsPartition:

@@ -1,6 +1,7 @@
-"""Results of aiokafka's admin methods: responses as named tuples, the same for all versions.
+"""The results of the admin methods of aiokafka 0.14: named tuples, the same for all versions of a
+response.
 
-`to_object` converts a result to the dicts that programs for aiokafka use.
+`to_object` converts a result to the dict that programs written for aiokafka 0.14 read.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _as_object(value: Any) -> Any:
 
 
 class TopicError(NamedTuple):
-    """The outcome for one topic; code 0 is success."""
+    """The outcome for one topic; error code 0 means success."""
 
     topic: str
     error_code: int
@@ -96,18 +97,18 @@ class TopicErrorCode(NamedTuple):
 
 
 class TopicResults(NamedTuple):
-    """The outcome for the topics of a request, including errors, which are not raised."""
+    """The outcomes for the topics of a request. Errors are in them, and are not raised."""
 
     throttle_time_ms: int
     topic_errors: list[TopicError]
 
     @property
     def topic_error_codes(self) -> list[TopicErrorCode]:
-        """(topic, code) of each topic."""
+        """The error code of each topic."""
         return [TopicErrorCode(found.topic, found.error_code) for found in self.topic_errors]
 
     def to_object(self) -> dict[str, Any]:
-        """Return `throttle_time_ms` and the `topic_errors`, each a dict."""
+        """Return a dict with `throttle_time_ms` and `topic_errors`, a list of dicts."""
         return {
             "throttle_time_ms": self.throttle_time_ms,
             "topic_errors": _as_object(self.topic_errors),
@@ -126,19 +127,19 @@ class CreatedTopic(NamedTuple):
 
 
 class CreatedTopics(TopicResults):
-    """The outcome for new topics."""
+    """The outcomes for new topics."""
 
-    #: The properties of each topic, by name; empty before Kafka 2.4.
+    #: The properties of each topic without an error, by name; empty before Kafka 2.4.
     details: dict[str, CreatedTopic]
 
 
 class DeletedTopics(TopicResults):
-    """The outcome for deleted topics. `to_object` has no error messages."""
+    """The outcomes for deleted topics. The dict of `to_object` has no error messages."""
 
     __slots__ = ()
 
     def to_object(self) -> dict[str, Any]:
-        """Return `throttle_time_ms` and the `topic_error_codes`, each a dict."""
+        """Return a dict with `throttle_time_ms` and `topic_error_codes`, a list of dicts."""
         return {
             "throttle_time_ms": self.throttle_time_ms,
             "topic_error_codes": _as_object(self.topic_error_codes),
@@ -146,7 +147,7 @@ class DeletedTopics(TopicResults):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value; the first synonym in the list takes effect."""
+    """A value of a setting from one source. The first synonym in the list takes effect."""
 
     config_name: str
     config_value: str | None
@@ -165,7 +166,8 @@ class ConfigEntry(NamedTuple):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        # Programs read the key `config_names` of aiokafka 0.14. Its value is a single name.
+        # Programs written for aiokafka 0.14 read the key `config_names`, although it is a single
+        # name.
         return ("config_names", *self._fields[1:])
 
 
@@ -180,13 +182,13 @@ class DescribedConfigs(NamedTuple):
 
 
 class DescribeConfigsResult(NamedTuple):
-    """One broker's response about configurations."""
+    """The response of one broker to DescribeConfigs."""
 
     throttle_time_ms: int
     resources: list[DescribedConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as a dict, with nested dicts for its items."""
+        """Return the result as nested dicts and lists."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -201,13 +203,13 @@ class AlteredConfigs(NamedTuple):
 
 
 class AlterConfigsResult(NamedTuple):
-    """One broker's response to changes, including errors, which are not raised."""
+    """The response of one broker to AlterConfigs. Errors are in it, and are not raised."""
 
     throttle_time_ms: int
     resources: list[AlteredConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as a dict, with nested dicts for its items."""
+        """Return the result as nested dicts and lists."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -221,10 +223,10 @@ class _DescribedMember(NamedTuple):
 
 
 class DescribedMember(_DescribedMember):
-    """One member of a group; `aiokafka.coordinator.protocol` decodes metadata and assignment.
+    """A member of a group. `aiokafka.coordinator.protocol` decodes the metadata and the assignment.
 
-    `group_instance_id` is the name of a static member, else None. It is an attribute, not an item
-    of the tuple.
+    `group_instance_id` is the instance id of a static member, None for other members. It is an
+    attribute, not an item of the tuple.
     """
 
     group_instance_id: str | None = None
@@ -256,7 +258,7 @@ class _DescribedGroup(NamedTuple):
 
 
 class DescribedGroup(_DescribedGroup):
-    """The state of one group.
+    """The state and the members of one group.
 
     `authorized_operations` is the bit field of the operations that the user may do. It is an
     attribute, not an item of the tuple.
@@ -282,12 +284,12 @@ def _restored_group(values: tuple[Any, ...], authorized_operations: int) -> Desc
 
 
 class DescribeGroupsResult(NamedTuple):
-    """One coordinator's response about groups."""
+    """The response of one coordinator to DescribeGroups."""
 
     throttle_time_ms: int
     groups: list[DescribedGroup]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as a dict, with nested dicts for its items."""
+        """Return the result as nested dicts and lists."""
         found: dict[str, Any] = _as_object(self)
         return found

@@ -39,8 +39,8 @@ class DelegationToken:
 
     owner: str
     requester: str
-    """The principal that created the token: the owner, or a representative of the owner
-    (KIP-373)."""
+    """The principal that created the token: the owner, or a user who may create tokens for the
+    owner (KIP-373)."""
 
     renewers: tuple[str, ...]
     """Principals that may renew the token besides the owner."""
@@ -54,15 +54,15 @@ class DelegationToken:
 
     @property
     def password(self) -> str:
-        """The secret as a password for SCRAM: base64."""
+        """The password for SCRAM: the secret (`hmac`) in base64."""
         return base64.b64encode(self.hmac).decode()
 
 
 class Tokens(AdminApi):
     """The sub-client `admin.tokens`, for delegation tokens (KIP-48, Kafka 1.1).
 
-    Principals are strings such as "User:alice". Brokers and controllers apply a change a moment
-    after the call.
+    Principals are strings such as "User:alice". Brokers and controllers apply a change shortly
+    after the call has returned.
     """
 
     async def create(
@@ -83,9 +83,9 @@ class Tokens(AdminApi):
                 broker's default.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises DelegationTokenRequestNotAllowed unless this client has authenticated by SASL or a
-        client certificate, and not by a token. If a response was lost, a second token is created,
-        and the first remains unused until it expires.
+        Raises DelegationTokenRequestNotAllowed if this client has authenticated by a token, or
+        neither by SASL nor by a client certificate. If a response is lost, the request is sent
+        again and creates a second token; the first token then stays unused until it expires.
         """
         deadline = self._deadline(timeout_ms)
         kinds = [_split(renewer, "renewers") for renewer in renewers]
@@ -116,7 +116,8 @@ class Tokens(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
-        DelegationTokenOwnerMismatch or DelegationTokenExpired.
+        DelegationTokenExpired, or DelegationTokenOwnerMismatch for a user who may not renew the
+        token.
         """
         deadline = self._deadline(timeout_ms)
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
@@ -133,8 +134,8 @@ class Tokens(AdminApi):
             expiry_period_ms: milliseconds from now until the token expires; -1 expires it at once.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns and raises the same as `renew`; DelegationTokenNotFound also if the response to a
-        first attempt was lost.
+        Returns and raises the same as `renew`. DelegationTokenNotFound may also mean that a first
+        attempt, whose response was lost, has expired the token.
         """
         deadline = self._deadline(timeout_ms)
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)

@@ -90,7 +90,7 @@ class TopicListing(Value):
     partitions: int
     """Number of partitions."""
     replication_factor: int
-    """Largest number of replicas of a partition."""
+    """The number of replicas of a partition; the largest one if partitions differ."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class PartitionDescription(Value):
     leader: int | None
     """None while the partition has no leader."""
     leader_epoch: int | None
-    """Number of leader changes; None before Kafka 2.1."""
+    """Grows with every leader change; None before Kafka 2.1."""
     replicas: tuple[int, ...]
     """All replicas, the preferred leader first."""
     isr: tuple[int, ...]
@@ -109,9 +109,10 @@ class PartitionDescription(Value):
     offline_replicas: tuple[int, ...]
     """Replicas on failed brokers or disks. Empty before Kafka 1.0."""
     eligible_leader_replicas: tuple[int, ...] | None = None
-    """Replicas not in sync that have all committed records (KIP-966). None before Kafka 3.7."""
+    """Replicas that are not in sync and still have all committed records (KIP-966). None before
+    Kafka 3.7."""
     last_known_eligible_leader_replicas: tuple[int, ...] | None = None
-    """The last eligible replicas of a partition without eligible replicas (KIP-966)."""
+    """The last eligible replicas, if the partition has no eligible replicas now (KIP-966)."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,13 @@ class TopicDescription(Value):
     partitions: tuple[PartitionDescription, ...]
     """The partitions, sorted by number."""
     authorized_operations: frozenset[AclOperation] | None = None
-    """The operations that the user may do; None unless requested, and before Kafka 2.3."""
+    """The operations that the user may do with the topic; None unless requested, and before Kafka
+    2.3."""
 
 
 @dataclass(frozen=True)
 class TopicSetting(Value):
-    """A setting of a new topic: its value, and the source of the value."""
+    """A setting of a new topic, with its value and the source of the value."""
 
     value: str | None
     """None if the setting is sensitive."""
@@ -142,7 +144,7 @@ class TopicSetting(Value):
 
 @dataclass(frozen=True)
 class TopicCreation(Value):
-    """A topic that was created, or was validated by `validate_only` (KIP-525).
+    """A topic that was created, or that was only checked because of `validate_only` (KIP-525).
 
     All fields are None before Kafka 2.4.
     """
@@ -160,7 +162,7 @@ class TopicCreation(Value):
 class Topics(AdminApi):
     """The sub-client `admin.topics`, for topics.
 
-    A topic is given by its name or, where noted, by its id as a `uuid.UUID`.
+    Topics are given by name; some methods also accept the id of a topic as a `uuid.UUID`.
     """
 
     async def list(
@@ -173,8 +175,8 @@ class Topics(AdminApi):
         """Return the topics that the user may describe, sorted by name (Java: listTopics).
 
         Args:
-            pattern: a shell pattern such as `orders-*`, or a compiled expression that matches the
-                whole name; by default all topics are returned.
+            pattern: a shell pattern such as `orders-*`, or a compiled regular expression, that the
+                whole name must match; by default all topics are returned.
             include_internal: also return topics in which Kafka stores its own state.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
@@ -213,8 +215,8 @@ class Topics(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         No topic is created. Eligible leader replicas need Kafka 3.7. Raises
-        UnknownTopicOrPartitionError or UnknownTopicId; AdminItemsError if several topics were
-        given.
+        UnknownTopicOrPartitionError for a name, UnknownTopicId for an id; AdminItemsError if one of
+        several topics fails.
         """
         wanted = None if topics is None else _topics("topics", topics)
         deadline = self._deadline(timeout_ms)
@@ -230,17 +232,18 @@ class Topics(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, TopicCreation]:
-        """Create topics, and return the properties of each (Java: createTopics, KIP-525).
+        """Create topics, and return the properties of each topic (Java: createTopics, KIP-525).
 
         Args:
             topics: the topics to create.
             validate_only: only check whether the topics could be created (Kafka 0.10.2).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The controller responds before other brokers know the topics: see `wait_until_ready`. Topics
-        beyond the user's quota of changes are sent again after a pause (KIP-599). Raises the error
-        of a topic, such as InvalidReplicationFactorError or TopicAlreadyExistsError (also if the
-        response to a first attempt was lost); AdminItemsError if several topics were given.
+        The controller responds before the other brokers know the topics: see `wait_until_ready`. If
+        the user's quota of changes is exhausted (KIP-599), the remaining topics are sent again
+        later. Raises the error of a topic, such as InvalidReplicationFactorError or
+        TopicAlreadyExistsError (also if the response to a first attempt was lost); AdminItemsError
+        if one of several topics fails.
         """
         wanted = as_new_topics("topics", topics)
         names = [topic.name for topic in wanted]
@@ -255,7 +258,7 @@ class Topics(AdminApi):
 
         Raises the error of a topic, such as TopicDeletionDisabled, UnknownTopicId or
         UnknownTopicOrPartitionError (also if the response to a first attempt was lost);
-        AdminItemsError if several topics were given.
+        AdminItemsError if one of several topics fails.
         """
         wanted = _topics("topics", topics)
         await delete_topics(self._router, wanted, self._deadline(timeout_ms))
@@ -275,9 +278,10 @@ class Topics(AdminApi):
             validate_only: only check whether the partitions could be added.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Afterwards the partitioner assigns many keys to other partitions. Raises the error of a
-        topic, such as InvalidPartitionsError if the topic already has that many partitions (also if
-        the response to a first attempt was lost); AdminItemsError if several topics were given.
+        With more partitions, the partitioner assigns many keys to other partitions than before.
+        Raises the error of a topic, such as InvalidPartitionsError if the topic already has that
+        many partitions (also if the response to a first attempt was lost); AdminItemsError if one
+        of several topics fails.
         """
         for name, new in items_of("topics", topics):
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
@@ -289,8 +293,8 @@ class Topics(AdminApi):
     ) -> None:
         """Wait until every broker knows all partitions of these topics, each with a leader.
 
-        The topics, given by name, need not exist yet. Raises KafkaTimeoutError with the reason;
-        AdminItemsError if several topics were given.
+        Topics are given by name, and need not exist yet. After the timeout, raises
+        KafkaTimeoutError with the reason; AdminItemsError if one of several topics fails.
         """
         names: list[str] = []
         for topic in _topics("topics", topics):
@@ -321,18 +325,20 @@ class Topics(AdminApi):
         election_type: ElectionType = ElectionType.PREFERRED,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, bool]:
-        """Elect the preferred replicas as leaders (Java: electLeaders, KIP-460, Kafka 2.2).
+        """Elect leaders of partitions (Java: electLeaders, KIP-460, Kafka 2.2).
 
         Args:
-            partitions: the partitions; by default all. The result for all partitions leaves out
-                partitions without an election.
-            election_type: UNCLEAN elects a replica that is not in sync for a partition without a
-                leader, which may lose records (Kafka 2.4).
+            partitions: the partitions; by default all. The result for all partitions omits
+                partitions for which no election was needed.
+            election_type: PREFERRED elects the preferred replica (the first one). UNCLEAN elects,
+                for a partition without a leader, a replica that is not in sync, which may lose
+                records (Kafka 2.4).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns True for a partition with a new leader, False if no election was needed. Raises
-        PreferredLeaderNotAvailable or EligibleLeadersNotAvailable; AdminItemsError if several
-        partitions were given.
+        PreferredLeaderNotAvailable if the preferred replica is offline or not in sync, and
+        EligibleLeadersNotAvailable if no replica can be elected; AdminItemsError if one of several
+        partitions fails.
         """
         kind = ElectionType(election_type)
         if partitions is None:
@@ -356,9 +362,10 @@ class Topics(AdminApi):
                 replicas (KIP-860, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Brokers copy the replicas after the call: see `reassignments`. A new move replaces an
-        unfinished move. Raises the error of a partition, such as InvalidReplicationAssignmentError;
-        AdminItemsError if several partitions were given. Needs Kafka 2.4.
+        The call returns before brokers have copied the replicas: see `reassignments`. A new move
+        replaces an unfinished one. Raises the error of a partition, such as
+        InvalidReplicationAssignmentError; AdminItemsError if one of several partitions fails. Needs
+        Kafka 2.4.
         """
         wanted = {as_partition(tp): list(brokers) for tp, brokers in items_of("moves", moves)}
         for tp, brokers in wanted.items():
@@ -374,7 +381,7 @@ class Topics(AdminApi):
         """Cancel unfinished moves of partitions (KIP-455).
 
         Raises NoReassignmentInProgress for a partition that is not being moved (also if the
-        response to a first attempt was lost); AdminItemsError if several partitions were given.
+        response to a first attempt was lost); AdminItemsError if one of several partitions fails.
         """
         wanted = dict.fromkeys(as_partition(tp) for tp in partitions)
         await reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
@@ -388,8 +395,8 @@ class Topics(AdminApi):
         """Return the unfinished moves (Java: listPartitionReassignments, KIP-455).
 
         Args:
-            partitions: the partitions; by default all. The result leaves out partitions that are
-                not being moved.
+            partitions: the partitions; by default all. The result omits partitions that are not
+                being moved.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
@@ -402,20 +409,20 @@ class Topics(AdminApi):
         dry_run: bool = False,
         timeout_ms: float | None = None,
     ) -> Sequence[TopicStep]:
-        """Change topics to a declared state, and return the necessary steps.
+        """Change topics to a declared state, and return the steps of the change.
 
         Args:
             declared: by name, the wanted state of a topic as a `DeclaredTopic` or a dict with its
                 fields; None to delete the topic. Other topics are not changed.
-            dry_run: only return the steps.
+            dry_run: change nothing, only return the steps.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Topics are created first, then partitions are added, settings changed, and topics deleted.
-        Raises IllegalArgumentError before the first step if a topic would get fewer partitions or
-        another replication factor. If a step fails, its error is raised and later steps are left
-        out; the call may be repeated. If the response to a step was lost, the step is sent again,
-        and may then fail because the first attempt has made the change (TopicAlreadyExistsError).
-        Changing settings needs Kafka 2.3.
+        The order of the steps is: create topics, add partitions, change settings, delete topics.
+        Raises IllegalArgumentError before the first step if an existing topic would need fewer
+        partitions or another replication factor. If a step fails, raises its error; the later steps
+        are not done, and the call can be repeated. If the response to a step is lost, the step is
+        sent again, and may fail because the first attempt has made the change
+        (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
         """
         wanted = _declared_topics(declared)
         deadline = self._deadline(timeout_ms)
@@ -426,7 +433,8 @@ class Topics(AdminApi):
 
 
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:
-    """Return the topics without repeats. Raises TypeError for a single topic or other objects."""
+    """Return the topics without repeats. Raises TypeError for a single topic, and for an item that
+    is neither a str nor a UUID."""
     if isinstance(topics, str | uuid.UUID):
         raise TypeError(f"{argument}: must be several topics, not one {type(topics).__name__}")
     wanted = dict.fromkeys(topics)
@@ -440,12 +448,13 @@ def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str 
 
 
 def as_new_topics(argument: str, values: Iterable[NewTopic]) -> list[NewTopic]:
-    """Return the topics as a list. Raises TypeError for a single topic or other objects."""
+    """Return the topics as a list. Raises TypeError for a single topic, and for an item that is no
+    NewTopic."""
     if isinstance(values, NewTopic):
         raise TypeError(f"{argument}: must be several topics, not one NewTopic")
     topics = list(values)
     for topic in topics:
-        # A NewTopic of another library is accepted, too.
+        # The NewTopic class of another library is accepted as well.
         if not hasattr(topic, "num_partitions"):
             raise TypeError(f"{argument}: must be NewTopic objects, not {topic!r}")
     return topics
@@ -458,7 +467,7 @@ _FIRST_WITH_DEFAULTS = 4
 async def create_topics(
     router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> dict[str, TopicCreation]:
-    """Create topics, or check whether they could be created."""
+    """Create topics; with `validate_only`, only check whether they could be created."""
     wanted = {topic.name: topic for topic in topics}
 
     async def ask(left: list[str]) -> Outcomes[str, TopicCreation]:
@@ -480,8 +489,8 @@ def create_request(
 ) -> wire.CreateTopicsRequest:
     """Return a CreateTopicsRequest whose timeout is the time until `deadline`.
 
-    Raises UnsupportedVersionError if a topic leaves its numbers of partitions or replicas to the
-    broker, and brokers of this version have no defaults.
+    Raises UnsupportedVersionError if a topic does not give its numbers of partitions and replicas,
+    and this version cannot use the broker's defaults for them.
     """
     return wire.CreateTopicsRequest(
         topics=[_creatable(topic, version) for topic in topics],
@@ -573,7 +582,7 @@ async def create_partitions(
     validate_only: bool,
     deadline: float,
 ) -> None:
-    """Add partitions to topics, or check whether they could be added."""
+    """Add partitions to topics; with `validate_only`, only check whether they could be added."""
     wanted = dict(topics.items())
 
     async def ask(left: list[str]) -> Outcomes[str, bool]:
@@ -644,12 +653,12 @@ async def describe_topics(
 async def describe_all_topics(
     router: Router, operations: bool, deadline: float
 ) -> dict[str, TopicDescription]:
-    """Describe all topics, sorted by name."""
+    """Describe all topics, sorted by name. Topics with an error are omitted."""
 
     async def ask(left: list[None]) -> Outcomes[None, Found]:
         found = await _by_name(router, None, operations, deadline)
-        # A topic that was recreated between two pages exists, so read all pages again. Topics with
-        # other errors are left out.
+        # If a topic was deleted and created again between two pages, its parts do not belong
+        # together: make `settle` read all pages again. Topics with other errors are omitted.
         mixed = [each for each in found.values() if isinstance(each, InconsistentTopicId)]
         return {None: mixed[0] if mixed else found}
 
@@ -662,7 +671,7 @@ async def describe_all_topics(
 async def _names_of(
     router: Router, ids: list[uuid.UUID], deadline: float
 ) -> dict[uuid.UUID, str | KafkaError]:
-    """Return the name of the topic with each id."""
+    """Return for each topic id the name of its topic, or its error."""
 
     def build(version: int) -> old.MetadataRequest:
         if version < _FIRST_WITH_IDS:
@@ -681,7 +690,11 @@ async def _names_of(
 async def _by_name(
     router: Router, names: list[str] | None, operations: bool, deadline: float
 ) -> Found:
-    """Describe these topics (None: all). A second broker is asked for unknown topics."""
+    """Describe these topics, or all topics with None.
+
+    If a broker does not know a topic, a second broker is queried. Brokers that do not support
+    DescribeTopicPartitions get a Metadata request.
+    """
 
     async def ask(names: list[str] | None, until: float, asked: set[int]) -> Found:
         try:
@@ -697,7 +710,8 @@ async def _by_name(
 async def _in_pages(
     router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
 ) -> Found:
-    """Describe topics by DescribeTopicPartitions, page by page; any broker has all pages."""
+    """Describe topics by DescribeTopicPartitions requests, page by page. Each page may come from
+    another broker."""
     pages: dict[str, list[wire.DescribeTopicPartitionsResponseTopic]] = {}
     cursor: wire.Cursor | None = None
     while True:
@@ -724,7 +738,10 @@ async def _in_pages(
 def _merged(
     parts: list[wire.DescribeTopicPartitionsResponseTopic], operations: bool
 ) -> TopicDescription | KafkaError:
-    """Return the description of a topic from its parts on one or more pages."""
+    """Return the description of a topic from its parts, one for each page that has the topic.
+
+    Returns the error of a part, or InconsistentTopicId if the parts have different topic ids.
+    """
     last = parts[-1]
     for part in parts:
         error = error_of(part.error_code, None, last.name)
@@ -802,8 +819,8 @@ async def _view(
 def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     """Return True if all brokers know all partitions of a topic, each with a leader.
 
-    Otherwise return a KafkaError with the reason. The error is retriable, unless a broker has
-    returned an error that is not retriable.
+    Otherwise return a KafkaError with the reason. It is retriable, unless a broker has returned an
+    error that is not retriable.
     """
     if not views:
         return UnknownTopicOrPartitionError(f"{name}: no broker is there")
@@ -831,27 +848,29 @@ def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
 class DeclaredTopic(Value):
     """The wanted state of a topic.
 
-    A property that is None keeps its value, or gets the broker's default in a new topic.
+    A field that is None leaves this property of an existing topic unchanged; a new topic gets the
+    broker's default.
     """
 
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, Plain] | None = None
-    """All settings of the topic. Settings that are not given are reset to their defaults."""
+    """All settings of the topic. Settings not listed here are reset to their defaults."""
 
 
 @dataclass(frozen=True)
 class TopicStep(Value):
-    """A change of one topic towards its declared state."""
+    """A step that changes one topic to its declared state."""
 
     topic: str
     action: TopicAction
     partitions: int | None = None
-    """The number of partitions after CREATE or GROW; None for the broker's default."""
+    """The number of partitions after CREATE or GROW; None for the broker's default, and for other
+    actions."""
     replication_factor: int | None = None
-    """The number of replicas for CREATE; None for the broker's default."""
+    """The number of replicas for CREATE; None for the broker's default, and for other actions."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
-    """The settings to change, by name; None resets a setting to its default."""
+    """The settings to set, by name; None as the value resets a setting to its default."""
 
 
 def _declared_topics(
@@ -889,9 +908,9 @@ def _declared(name: str, given: DeclaredTopic | Mapping[str, Any] | None) -> Dec
 async def _plan(
     router: Router, declared: Mapping[str, DeclaredTopic | None], deadline: float
 ) -> list[TopicStep]:
-    """Return the steps to the declared state, in order.
+    """Return the steps that lead to the declared state, in the order of `TopicAction`.
 
-    Raises IllegalArgumentError for a change that an existing topic does not allow.
+    Raises IllegalArgumentError for a change that is not possible for an existing topic.
     """
     present = await describe_all_topics(router, False, deadline)
     keys = {
@@ -953,7 +972,7 @@ def _is_set(setting: ConfigSetting) -> bool:
 
 
 async def _carry_out(router: Router, steps: Sequence[TopicStep], deadline: float) -> None:
-    """Carry out all steps, with one request for each action."""
+    """Do all steps: one request for each action, in the order of `TopicAction`."""
     by_action: dict[TopicAction, list[TopicStep]] = {action: [] for action in TopicAction}
     for step in steps:
         by_action[step.action].append(step)

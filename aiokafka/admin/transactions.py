@@ -42,9 +42,8 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.protocol.messages import list_transactions as listing
 from aiokafka.protocol.messages import transaction_admin as wire
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.structs import TopicPartition
 
 __all__ = [
@@ -62,7 +61,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TransactionListing(Value):
-    """A transactional id and the state of its transaction."""
+    """A transactional id, and the state of its transaction, in a response to ListTransactions."""
 
     transactional_id: str
     producer_id: int
@@ -73,7 +72,8 @@ class TransactionListing(Value):
 
 @dataclass(frozen=True)
 class TransactionDescription(Value):
-    """The state of a transactional id at its coordinator."""
+    """A transactional id, and the state of its transaction, in a response to
+    DescribeTransactions."""
 
     transactional_id: str
     coordinator: int
@@ -86,10 +86,11 @@ class TransactionDescription(Value):
     """Milliseconds after which the coordinator aborts a transaction."""
 
     start_ms: int | None
-    """Start of the open transaction, in milliseconds since 1970; None without a transaction."""
+    """Start of the open transaction, in milliseconds since 1970; None without an open
+    transaction."""
 
     partitions: frozenset[TopicPartition]
-    """The partitions of the open transaction."""
+    """The partitions of the open transaction; empty without an open transaction."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class ActiveProducer(Value):
     """Timestamp of the newest batch, in milliseconds since 1970; -1 without a batch."""
 
     coordinator_epoch: int | None
-    """The epoch of the coordinator that ended the last transaction; None without such a
-    transaction."""
+    """The epoch of the coordinator that ended the last transaction; None if no transaction has
+    ended here."""
 
     transaction_start_offset: int | None
     """The first offset of the open transaction; None without an open transaction."""
@@ -112,7 +113,7 @@ class ActiveProducer(Value):
 
 @dataclass(frozen=True)
 class FencedProducer(Value):
-    """The new producer id and epoch of a transactional id, which fence its producer."""
+    """The new producer id and epoch of a transactional id; its former producer is fenced."""
 
     producer_id: int
     producer_epoch: int
@@ -120,7 +121,7 @@ class FencedProducer(Value):
 
 @dataclass(frozen=True)
 class HangingTransaction(Value):
-    """A transaction that is open in a partition, but not at any coordinator."""
+    """A transaction that is open in a partition, but not at any coordinator, so nothing ends it."""
 
     partition: TopicPartition
     producer: ActiveProducer
@@ -128,7 +129,8 @@ class HangingTransaction(Value):
     """The transactional id of this producer; None if no coordinator knows the producer."""
 
 
-# The default of transaction.max.timeout.ms, and the five minutes that Kafka's tool adds.
+# A transaction without a write for this many milliseconds may be hanging, by default: the default
+# of transaction.max.timeout.ms, plus five minutes, as in Kafka's tool.
 _LONGEST_MS = 900_000 + 300_000
 
 
@@ -145,7 +147,7 @@ class Transactions(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises TransactionalIdNotFound for an id that was never used, or that has expired;
-        AdminItemsError if several ids were given.
+        AdminItemsError if one of several ids fails.
         """
         ids = _ids(transactional_ids)
         return await describe_transactions(self._router, ids, self._deadline(timeout_ms))
@@ -159,7 +161,7 @@ class Transactions(AdminApi):
             partitions: the partitions.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a partition; AdminItemsError if several partitions were given.
+        Raises the error of a partition; AdminItemsError if one of several partitions fails.
         """
         wanted = [as_partition(tp) for tp in partitions]
         return await describe_producers(self._router, wanted, self._deadline(timeout_ms))
@@ -183,11 +185,12 @@ class Transactions(AdminApi):
             partition: the partition where the transaction is open.
             producer_id: the id of the producer of the transaction, as `producers` returns it.
             producer_epoch: the epoch of the producer in this partition.
-            coordinator_epoch: the epoch of the coordinator in this partition, or None.
+            coordinator_epoch: the epoch of the coordinator, as `producers` returns it; None for 0.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The transaction stays open in other partitions. Raises InvalidProducerEpoch or
-        TransactionCoordinatorFenced if the partition has a newer epoch.
+        In other partitions the transaction stays open. Raises InvalidProducerEpoch or
+        TransactionCoordinatorFenced if the partition has a newer epoch of the producer or
+        coordinator.
         """
         for name, number in (("producer_id", producer_id), ("producer_epoch", producer_epoch)):
             if number < 0:
@@ -226,11 +229,12 @@ class Transactions(AdminApi):
         A producer that still runs fails with ProducerFenced, and its open transaction is aborted.
 
         Args:
-            transactional_ids: the ids. The coordinator registers an id that was never used.
+            transactional_ids: the ids. An id that was never used is registered with its
+                coordinator.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the new producer id and epoch of each transactional id. Raises the error of an id;
-        AdminItemsError if several ids were given.
+        AdminItemsError if one of several ids fails.
         """
         ids = _ids(transactional_ids)
         return await fence_producers(self._router, ids, self._deadline(timeout_ms))
@@ -241,7 +245,7 @@ class Transactions(AdminApi):
         """Abort the open transaction of a transactional id (Java: forceTerminateTransaction,
         KIP-939).
 
-        Its producer is fenced, and `read_committed` consumers never read the records of the
+        This fences its producer. `read_committed` consumers never get the records of the
         transaction. Needs Kafka 0.11.
 
         Args:
@@ -252,7 +256,7 @@ class Transactions(AdminApi):
         """
         (name,) = _ids([transactional_id])
         deadline = self._deadline(timeout_ms)
-        with suppress(UnsupportedVersionError):  # before Kafka 3.0 an unknown id is not an error
+        with suppress(UnsupportedVersionError):  # brokers before Kafka 3.0 cannot check the id
             await describe_transactions(self._router, [name], deadline)
         await fence_producers(self._router, [name], deadline)
 
@@ -274,10 +278,10 @@ class Transactions(AdminApi):
                 `transaction.max.timeout.ms` plus five minutes.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Leaders are asked for open transactions first, then coordinators (KIP-664, Kafka 3.0). A
-        partition without a leader is not retried. If some partitions cannot be checked, raises
-        AdminItemsError with their errors by partition, and the hanging transactions of the other
-        partitions as results.
+        First the leaders of the partitions return their open transactions, then the coordinators
+        are queried for these (KIP-664, Kafka 3.0). A partition without a leader is not retried. If
+        some partitions cannot be checked, raises AdminItemsError, with their errors by partition,
+        and the hanging transactions of the other partitions as results.
         """
         if older_than_ms < 0:
             raise ValueError(f"older_than_ms={older_than_ms!r}: must be at least 0")
@@ -309,17 +313,17 @@ class Transactions(AdminApi):
         """Return the transactional ids of all brokers (Java: listTransactions, KIP-664, Kafka 3.0).
 
         Args:
-            states: return only ids whose transactions are in one of these states.
-            producer_ids: return only ids of these producers.
+            states: return only ids whose transaction is in one of these states.
+            producer_ids: return only ids that have one of these producer ids.
             duration_ms: return only transactions that are open for longer than this many
                 milliseconds (KIP-994, Kafka 3.8).
             transactional_id_pattern: return only ids that match this RE2 regular expression
                 (KIP-1152, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises InvalidRegularExpression for a malformed pattern. If some brokers do not respond in
-        time, raises AdminItemsError with their errors by broker id, and the transactions of the
-        other brokers, by transactional id, as results.
+        Raises InvalidRegularExpression for a malformed pattern. If some brokers do not respond
+        before the timeout, raises AdminItemsError, with their errors by broker id, and as results
+        the transactions of the other brokers by transactional id.
         """
         wanted = TransactionFilter(
             _states(states), tuple(producer_ids), duration_ms, transactional_id_pattern
@@ -352,14 +356,15 @@ def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
 _FIRST_WITH_DURATION = 1
 _FIRST_WITH_PATTERN = 2
 
-# The transaction timeout in the InitProducerId request that fences a producer. No transaction
-# begins, but brokers reject a timeout above transaction.max.timeout.ms.
+# The transaction timeout in the InitProducerId request that fences a producer. The value is not
+# used, because no transaction begins, but brokers reject one above transaction.max.timeout.ms.
 _FENCING_TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True)
 class TransactionFilter:
-    """The transactions to list. An empty field allows all transactions."""
+    """Which transactions to list: a transaction must match all fields. An empty field (None or ())
+    matches all transactions."""
 
     states: Collection[TransactionState] = ()
     producer_ids: Collection[int] = ()
@@ -385,7 +390,7 @@ async def list_transactions(
 async def _list_one(
     router: Router, node_id: int, wanted: TransactionFilter, deadline: float
 ) -> list[TransactionListing]:
-    call = Call(listing.ListTransactionsRequest, lambda version: _request(version, wanted))
+    call = Call(wire.ListTransactionsRequest, lambda version: _request(version, wanted))
     response = await router.send(node_id, call, deadline)
     raise_for(response.error_code, None, f"transactions of node {node_id}")
     return [
@@ -399,8 +404,8 @@ async def _list_one(
     ]
 
 
-def _request(version: int, wanted: TransactionFilter) -> listing.ListTransactionsRequest:
-    request = listing.ListTransactionsRequest(
+def _request(version: int, wanted: TransactionFilter) -> wire.ListTransactionsRequest:
+    request = wire.ListTransactionsRequest(
         state_filters=[state.value for state in wanted.states],
         producer_id_filters=list(wanted.producer_ids),
     )
@@ -456,7 +461,8 @@ def _description(each: wire.TransactionState, node_id: int) -> TransactionDescri
 async def fence_producers(
     router: Router, transactional_ids: Iterable[str], deadline: float
 ) -> dict[str, FencedProducer]:
-    """Fence the producer of each transactional id by a new epoch."""
+    """Fence the producer of each transactional id, by an InitProducerId request, which increases
+    the producer epoch. Return the new producer ids and epochs."""
 
     async def one(node_id: int, name: str) -> FencedProducer | KafkaError:
         def build(version: int) -> InitProducerIdRequest:
@@ -527,7 +533,7 @@ def _producers(tp: TopicPartition, each: wire.PartitionResponse) -> Producers | 
 def _open_in(
     found: Outcomes[TopicPartition, Producers], latest: float
 ) -> list[tuple[TopicPartition, ActiveProducer]]:
-    """Return the open transactions whose last write is not after `latest` (milliseconds)."""
+    """Return the open transactions without a write after `latest` (milliseconds since 1970)."""
     return [
         (tp, each)
         for tp, producers in found.items()
@@ -551,8 +557,8 @@ async def _describe_each(
 ) -> dict[TopicPartition, Producers | KafkaError]:
     """Return the active producers of each partition, or its error.
 
-    With `may_be_gone` the result leaves out partitions that do not exist. A partition without a
-    leader is not retried, so that it does not delay the others.
+    With `may_be_gone`, omit partitions that do not exist. A partition without a leader is not
+    retried, so that it does not delay the other partitions.
     """
     final = (UnknownTopicOrPartitionError, LeaderNotAvailableError)
     wanted = list(dict.fromkeys(partitions))
@@ -567,7 +573,7 @@ async def _describe_each(
 async def _unknown_to_coordinators(
     router: Router, opened: Collection[tuple[TopicPartition, ActiveProducer]], deadline: float
 ) -> list[HangingTransaction]:
-    """Return the open transactions that are not open at any coordinator."""
+    """Return the hanging transactions among `opened`: those that no coordinator will end."""
     if not opened:
         return []
     ids = {each.producer_id for _, each in opened}
@@ -584,7 +590,10 @@ async def _unknown_to_coordinators(
 async def _known(
     router: Router, names: Collection[str], deadline: float
 ) -> Mapping[str, TransactionDescription]:
-    """Describe transactional ids; leave out ids that have expired since they were listed."""
+    """Describe transactional ids; omit ids that have expired since they were listed.
+
+    If an id has another error than TransactionalIdNotFound, raises the first of these errors.
+    """
     found = await attempt(describe_transactions(router, names, deadline), names)
     known: dict[str, TransactionDescription] = {}
     for name, one in found.items():
@@ -598,8 +607,8 @@ async def _known(
 def _is_coordinated(
     tp: TopicPartition, producer: ActiveProducer, known: TransactionDescription | None
 ) -> bool:
-    """Return whether the coordinator knows that this partition is in the open transaction, and so
-    ends the transaction there."""
+    """Return whether the coordinator will end this transaction in this partition: `known`, the
+    state of the transactional id at the coordinator, has this producer id and this partition."""
     same = known is not None and known.producer_id == producer.producer_id
     return known is not None and same and tp in known.partitions
 
@@ -607,9 +616,9 @@ def _is_coordinated(
 def _is_still_open(one: HangingTransaction, now: Producers | KafkaError) -> bool:
     """Return whether a transaction is still open in the second response of its leader.
 
-    A transaction that ends between the requests to the leader and to the coordinator looks like a
-    hanging transaction: open in the partition, unknown to the coordinator. In the second response
-    of the leader, the transaction has ended.
+    A transaction may end after the leader and before the coordinator is queried. Then it looks like
+    a hanging transaction: open in the partition, unknown to the coordinator. But in the second
+    response of the leader it has ended.
     """
     start = one.producer.transaction_start_offset
     return not isinstance(now, KafkaError) and any(

@@ -29,8 +29,9 @@ __all__ = ["NewScramCredential", "ScramCredential", "Users"]
 
 # -- Credentials
 
-# Apache Kafka accepts 4096 to 16384 iterations, other brokers accept more. More than a million
-# iterations would take seconds of CPU time, and the clients of this package refuse them at login.
+# The numbers of iterations that a new credential may have. Apache Kafka accepts 4096 to 16384,
+# other brokers accept more. The clients of this package reject more than a million at login,
+# because so many would take seconds of CPU time.
 _LEAST_ITERATIONS = 4096
 _MOST_ITERATIONS = 1_000_000
 
@@ -77,7 +78,7 @@ class NewScramCredential:
 
 
 def check_user(argument: str, user: object) -> str:
-    """Return the user name. Raises TypeError or ValueError unless the name is a str with text."""
+    """Return the user name. Raises TypeError unless it is a str, ValueError if it is empty."""
     if not isinstance(user, str):
         raise TypeError(f"{argument}: must be a str, not {user!r}")
     if not user:
@@ -86,7 +87,8 @@ def check_user(argument: str, user: object) -> str:
 
 
 def as_mechanism(mechanism: object) -> ScramMechanism:
-    """Return a ScramMechanism, also for a name such as "SCRAM-SHA-256". Raises ValueError."""
+    """Return a ScramMechanism for a member or for a name such as "SCRAM-SHA-256". Raises ValueError
+    for any other object."""
     if isinstance(mechanism, str):
         found = ScramMechanism.__members__.get(mechanism.replace("-", "_"))
     else:
@@ -99,8 +101,8 @@ def as_mechanism(mechanism: object) -> ScramMechanism:
 class Users(AdminApi):
     """The sub-client `admin.users`, for users and their SCRAM credentials (KIP-554, Kafka 2.7).
 
-    A user has one credential (one password) for each mechanism. Brokers apply a change a moment
-    after the call; existing connections stay authenticated.
+    A user has one credential (one password) for each mechanism. Brokers apply a change shortly
+    after the call has returned; connections that exist stay authenticated.
     """
 
     async def describe(
@@ -112,8 +114,8 @@ class Users(AdminApi):
             users: the names of the users; by default all users with credentials.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises ResourceNotFound for a user without credentials; AdminItemsError if several users
-        were given.
+        Raises ResourceNotFound for a user without credentials; AdminItemsError if one of several
+        users fails.
         """
         if isinstance(users, str):
             raise TypeError("users: must be several names, not one str")
@@ -133,9 +135,9 @@ class Users(AdminApi):
             credentials: one credential or several.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The client computes the hashes in a thread. Raises the error of a credential, such as
-        UnacceptableCredential; AdminItemsError, by user and mechanism, if several were given.
-        Raises ValueError for two passwords of one user and mechanism.
+        The client hashes the passwords in a thread. Raises ValueError for two passwords of one user
+        and mechanism. Raises the error of a credential, such as UnacceptableCredential;
+        AdminItemsError, by (user, mechanism), if one of several fails.
         """
         if isinstance(credentials, NewScramCredential):
             credentials = [credentials]
@@ -171,7 +173,7 @@ class Users(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises ResourceNotFound for a credential that does not exist (also if the response to a
-        first attempt was lost); AdminItemsError, by user and mechanism, if several were given.
+        first attempt was lost); AdminItemsError, by (user, mechanism), if one of several fails.
         """
         wanted = []
         pair: Any
@@ -201,11 +203,14 @@ _DIGESTS = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512
 async def describe_users(
     router: Router, users: Iterable[str] | None, deadline: float
 ) -> dict[str, Credentials]:
-    """Return the credentials of users, or of all users with None."""
+    """Return the credentials of these users; if `users` is None, of all users with credentials.
+
+    Raises the same errors as `settle`.
+    """
 
     async def ask(left: list[str] | None) -> Outcomes[str, Credentials]:
-        # An empty list selects all users, and so does null. But if the user may not describe users,
-        # brokers respond to null by closing the connection.
+        # Both an empty list and null select all users. Send an empty list, because brokers close
+        # the connection after null if this user may not describe users.
         named = [UserName(name=user) for user in left or ()]
         call = call_of(DescribeUserScramCredentialsRequest(users=named))
         response = await router.to_any(call, deadline)
@@ -218,7 +223,8 @@ async def describe_users(
     first = [everyone]
 
     async def ask_again(left: list[str]) -> Outcomes[str, Credentials]:
-        # Later requests name the users with a retriable error only.
+        # The first call returns the response that is already here. Later calls request only the
+        # users with a retriable error.
         return first.pop() if first else await ask(left)
 
     return await settle(router, everyone, ask_again, deadline)
@@ -235,7 +241,7 @@ def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | Kafk
 
 
 async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
-    """Hash a password in a thread, because hashing takes milliseconds to seconds."""
+    """Hash a password in a thread, because this takes milliseconds to seconds of CPU time."""
     salt = _clock.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
     salted = await asyncio.get_running_loop().run_in_executor(
         None,
@@ -286,7 +292,8 @@ async def _alter(
 
 
 def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
-    """Split `keys` into lists without repeated users: a request must not name a user twice."""
+    """Return `keys` in lists, one for each request, because brokers reject a request that has the
+    same user twice."""
     rounds: list[list[Key]] = []
     seen: Counter[str] = Counter()
     for key in keys:

@@ -14,35 +14,43 @@ from aiokafka import __version__
 from aiokafka.cli.output import note, printable, styled
 from aiokafka.cli.running import Interrupted
 
-# Noun, the first word of a command -> (the module with its `commands`, or module:name of a command;
-# the help text). A module is imported when its noun is used.
+# The first word of a command ("noun") -> (the module with its group `commands`, or module:name for
+# another command; the help text). A module is imported only if its noun is used.
 NOUNS = {
     "acls": ("security:acls", "List, add and delete entries of access control lists."),
     "brokers": ("brokers", "Show brokers, features, the quorum and log directories."),
-    "completion": ("app:completion", "Print the shell's script for completion."),
+    "cluster": ("cluster", "Show whether all partitions have a leader and all their replicas."),
+    "completion": ("app:completion", "Print a script for shell completion."),
     "configs": ("configs", "Show and change settings of topics, brokers and others."),
     "consume": ("consuming", "Print the records of topics."),
     "groups": ("groups", "List, describe, reset and delete groups; watch their lag."),
+    "help": ("app:help_", "Show the help of a command."),
     "info": ("brokers:info", "Show versions, codecs and the brokers."),
-    "perf": ("perf", "Measure how fast records go to the cluster, from it, and through it."),
-    "produce": ("producing", "Send what is on stdin or in files."),
-    "quotas": ("security:quotas", "Show and change how much clients may send and fetch."),
+    "perf": ("perf", "Measure throughput and latency."),
+    "produce": ("producing", "Send records from stdin or files."),
+    "profile": ("profiles", "Create, list, show and choose profiles of connection options."),
+    "quotas": ("security:quotas", "Show and change quotas of users, client ids and IP addresses."),
     "records": ("topics:records", "Delete old records."),
     "request": ("request", "Send any request of Kafka's protocol."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),
     "tokens": ("security:tokens", "List, create, renew and expire delegation tokens."),
     "topics": ("topics", "List, describe, create, grow and delete topics."),
     "transactions": ("transactions", "List, describe and fence transactions; find hanging ones."),
-    "users": ("security:users", "List users that log in by SCRAM, set passwords, delete them."),
+    "users": ("security:users", "List users with SCRAM passwords; set and delete passwords."),
+    "version": ("app:version", "Print the version."),
 }
 
 
 class HungUp(BaseException):
-    """The reader of stdout has closed the pipe. (click turns BrokenPipeError into exit code 1.)"""
+    """The reader of stdout has closed the pipe.
+
+    This replaces BrokenPipeError, for which click would exit with code 1.
+    """
 
 
 class Nouns(click.Group):
-    """Imports the module of a noun when the noun is used, so that the program starts quickly."""
+    """Imports the module of a noun (the first word of a command) only if it is used, so that the
+    program starts quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the nouns in alphabetical order."""
@@ -58,7 +66,7 @@ class Nouns(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the noun. For an unknown option there, the error adds that
+        """Parse the arguments before the noun. The error for an unknown option there says that
         options come after the command."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
@@ -70,7 +78,8 @@ class Nouns(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of a noun; the error for an unknown noun names a similar noun."""
+        """Return the command of a noun. The error for an unknown noun suggests a similar noun, if
+        there is one."""
         try:
             found: tuple[str | None, click.Command | None, list[str]]
             found = super().resolve_command(ctx, args)
@@ -103,8 +112,8 @@ class Nouns(click.Group):
 def root() -> None:
     """Work with Apache Kafka from a shell.
 
-    Connection settings are options of each command, variables of the environment (AIOKAFKA_...),
-    a profile of a TOML file, or a properties file of a Java client.
+    Connection settings are read from the options of each command, from environment variables
+    (AIOKAFKA_...), from a profile in a TOML file, and from a Java client's properties file.
 
     \b
     Example:
@@ -116,7 +125,7 @@ def root() -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script with which a shell completes this program's commands.
+    """Print a script that makes the shell complete the commands of this program.
 
     \b
     Example:
@@ -130,11 +139,45 @@ def completion(context: click.Context, shell: str) -> None:
     click.echo(made(root.command, {}, "aiokafka", "_AIOKAFKA_COMPLETE").source())
 
 
+@click.command("version")
+def version() -> None:
+    """Print the version, as --version does.
+
+    \b
+    Example:
+      aiokafka version
+    """
+    click.echo(f"aiokafka {__version__}")
+
+
+@click.command("help")
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def help_(context: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of a command, as --help does.
+
+    \b
+    Example:
+      aiokafka help topics create
+    """
+    root = context.find_root()
+    found, current = root.command, root
+    for word in words:
+        following = found.get_command(current, word) if isinstance(found, click.Group) else None
+        if following is None:
+            raise click.UsageError(f"No such command {' '.join(words)!r}.", context)
+        found, current = following, click.Context(following, current, word)
+    click.echo(found.get_help(current))
+
+
 def invoke(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code. Errors are printed on stderr, one line each."""
+    """Run a command and return the exit code. Prints errors on stderr, one line each.
+
+    `arguments` are by default those of this process.
+    """
     if sys.stdout is None:
-        # The shell has closed stdout (>&-). The next file that is opened would get descriptor 1,
-        # and our output would go to that file.
+        # The shell has closed stdout (>&-). The next file that this process opens would get
+        # descriptor 1, and the output would be written to that file.
         click.echo("aiokafka: stdout is closed", err=True)
         return 1
     try:
@@ -172,8 +215,9 @@ def _complain(line: str) -> None:
 
 
 def _hang_up() -> int:
-    """Return exit code 0 without an error message, as the reader of stdout has closed the pipe."""
-    # Python flushes stdout again at exit. Let stdout be the null device, so that this succeeds.
+    """Return exit code 0, without an error message: the reader of stdout has closed the pipe."""
+    # Python flushes stdout again at exit. Replace stdout by the null device, so that this flush
+    # succeeds.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

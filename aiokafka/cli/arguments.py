@@ -1,4 +1,4 @@
-"""Parse arguments of commands: partitions, positions in them, settings."""
+"""Parse the arguments of commands: partitions, positions in partitions, and settings."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Place(NamedTuple):
-    """A position in partitions.
+    """A position in partitions. `kind` is one of these:
 
-    `kind` is earliest, latest, stored (the committed offset), offset, tail (`value` is the number
-    of records before the end) or time (`value` is in milliseconds since 1970).
+    - "earliest", "latest", or "stored" (the committed offset);
+    - "offset": `value` is the offset;
+    - "tail": `value` is the number of records before the end;
+    - "time": `value` is in milliseconds since 1970.
     """
 
     kind: str
@@ -34,12 +36,12 @@ class Place(NamedTuple):
 
 
 class Finite(click.FloatRange):
-    """A click type: a number within bounds, neither NaN nor infinite."""
+    """A type of click options: a number within bounds that is neither NaN nor infinite."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number. Raises click.BadParameter."""
+        """Return the number. Raises click.BadParameter for other values."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -47,7 +49,8 @@ class Finite(click.FloatRange):
 
 
 def seconds(text: str) -> float:
-    """Parse a duration such as 500ms, 30s, 5m, 2h or 1d into seconds. Raises ValueError."""
+    """Return the seconds of a duration such as 500ms, 30s, 5m, 2h or 1d. Raises ValueError for
+    other texts."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
     if match is None:
         raise ValueError(f"{text!r} must be a duration such as 500ms, 30s, 5m, 2h or 1d")
@@ -55,11 +58,12 @@ def seconds(text: str) -> float:
 
 
 def place(text: str, now: float | None = None) -> Place:
-    """Parse a position. Raises ValueError.
+    """Parse a position. Raises ValueError for other texts.
 
     A position is earliest, latest, stored, an offset (42), a number of records before the end
-    (-10), a time before now (-2h), milliseconds since 1970 (@1700000000000), or a date and time in
-    UTC (2026-01-31T12:00).
+    (-10), a time before `now` (-2h), milliseconds since 1970 (@1700000000000), or a date and time,
+    in UTC if it has no time zone (2026-01-31T12:00). `now` is in seconds since 1970; by default
+    the current time.
     """
     if text in ("earliest", "latest", "stored"):
         return Place(text)
@@ -82,12 +86,13 @@ def place(text: str, now: float | None = None) -> Place:
 
 
 def _at(moment: float) -> Place:
-    """Return the position of a time in seconds since 1970; earlier times become 1970."""
+    """Return the position of a time in seconds since 1970. An earlier time becomes 0."""
     return Place("time", int(moment * 1000) if moment > 0 else 0)
 
 
 def numbers(text: str) -> list[int]:
-    """Parse numbers of partitions such as 0,3-5. Raises ValueError."""
+    """Parse partition numbers such as 0,3-5. Raises ValueError for other texts, and for numbers
+    above a million."""
     found: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
@@ -113,12 +118,12 @@ def partition_of(text: str) -> TopicPartition:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Return the name of a partition, which `partition_of` parses."""
+    """Return the name of a partition, in the form that `partition_of` parses."""
     return f"{tp.topic}-{tp.partition}"
 
 
 def distinct(items: Iterable[tuple[K, V]]) -> dict[K, V]:
-    """Return the items as a dict. Raises click.BadParameter for a repeated key."""
+    """Return the (key, value) pairs as a dict. Raises click.BadParameter for a repeated key."""
     found: dict[K, V] = {}
     for key, value in items:
         if key in found:
@@ -129,7 +134,8 @@ def distinct(items: Iterable[tuple[K, V]]) -> dict[K, V]:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Parse `name=value` texts. Raises click.BadParameter, also for a repeated name."""
+    """Parse texts such as `name=value`. Raises click.BadParameter for other texts, and for a
+    repeated name."""
     found: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -142,7 +148,8 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 async def offsets_at(
     consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], at: Place
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a position in each partition. A time after all records means the end."""
+    """Return the offset of a position in each partition. For a time after all records, this is the
+    end of the partition."""
     if at.kind == "offset":
         return dict.fromkeys(partitions, at.value)
     if at.kind == "earliest":

@@ -13,14 +13,14 @@ from aiokafka import __version__
 from aiokafka.cli.arguments import distinct, is_number, name_of, partition_of
 from aiokafka.cli.failures import code_of
 from aiokafka.cli.running import YES, agree
-from aiokafka.cli.session import Session, command
+from aiokafka.cli.session import Session, Verbs, command
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.admin import LogDir
 
-commands = click.Group(
+commands = Verbs(
     help="Show and change brokers, features, the controllers' quorum, log directories."
 )
 
@@ -44,7 +44,7 @@ async def list_(session: Session) -> None:
 
 @command(commands, "features")
 async def features(session: Session) -> None:
-    """Show the features of the cluster: the level in force, and the levels that brokers support.
+    """Show the features of the cluster: the current level, and the levels that a broker supports.
 
     \b
     Example:
@@ -68,7 +68,7 @@ async def features(session: Session) -> None:
 
 @command(commands, "quorum")
 async def quorum(session: Session) -> None:
-    """Show the voters and observers of the controllers' quorum, and who is behind.
+    """Show the voters and observers of the controllers' quorum, and the lag of each.
 
     \b
     Example:
@@ -89,7 +89,7 @@ async def quorum(session: Session) -> None:
 
 
 def listener_of(text: str) -> tuple[str, str, int]:
-    """Parse name, host and port from `NAME://HOST:PORT`. Raises click.BadParameter."""
+    """Parse a listener from `NAME://HOST:PORT`. Raises click.BadParameter."""
     name, found, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -105,9 +105,10 @@ def listener_of(text: str) -> tuple[str, str, int]:
 async def add_voter(
     session: Session, controller_id: int, directory_id: uuid.UUID, listeners: tuple[str, ...]
 ) -> None:
-    """Make a running CONTROLLER a voter of the quorum. The other voters connect to these listeners.
+    """Make a running CONTROLLER a voter of the quorum. The other voters will connect to these
+    listeners.
 
-    `aiokafka brokers quorum` shows the directory id of an observer.
+    `aiokafka brokers quorum` shows the directory id of each observer.
 
     \b
     Example:
@@ -140,13 +141,14 @@ async def remove_voter(
 
 @command(commands, "set-features", prints=False)
 @click.argument("levels", nargs=-1, required=True, metavar="NAME=LEVEL...")
-@click.option("--downgrade", is_flag=True, help="Let levels go down, if nothing is lost by it.")
-@click.option("--unsafe", is_flag=True, help="Let levels go down, even if something is lost.")
-@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@click.option("--downgrade", is_flag=True, help="Allow lower levels if no metadata is lost.")
+@click.option("--unsafe", is_flag=True, help="Allow lower levels, even if metadata is lost.")
+@click.option("--dry-run", is_flag=True, help="Only let the controller check the change.")
 async def set_features(
     session: Session, levels: tuple[str, ...], downgrade: bool, unsafe: bool, dry_run: bool
 ) -> None:
-    """Change the levels of features, all or none; level 0 disables a feature.
+    """Change the levels of features; level 0 disables a feature. If one level cannot be changed,
+    none is (before Kafka 4.0, some may be).
 
     \b
     Example:
@@ -177,7 +179,7 @@ def _level(text: str) -> tuple[str, int]:
 @click.argument("broker_id", type=int, metavar="BROKER")
 @YES
 async def unregister(session: Session, broker_id: int, yes: bool) -> None:
-    """Unregister a broker that will not return.
+    """Remove the registration of a broker that will not run again (KRaft only).
 
     \b
     Example:
@@ -189,6 +191,22 @@ async def unregister(session: Session, broker_id: int, yes: bool) -> None:
     session.output.done(f"broker {broker_id}: unregistered")
 
 
+@command(commands, "unregister-controller", prints=False)
+@click.argument("controller_id", type=int, metavar="CONTROLLER")
+@YES
+async def unregister_controller(session: Session, controller_id: int, yes: bool) -> None:
+    """Remove the registration of a controller that will not run again (Kafka 4.4).
+
+    \b
+    Example:
+      aiokafka brokers unregister-controller 3 --yes
+    """
+    agree(f"Forget controller {controller_id}?", yes)
+    async with session.admin() as admin:
+        await admin.brokers.unregister_controller(controller_id)
+    session.output.done(f"controller {controller_id}: unregistered")
+
+
 # -- Log directories
 
 
@@ -198,9 +216,9 @@ _REPLICA = ("broker", "topic", "partition", "path", "size", "offset_lag", "is_fu
 
 @command(commands, "log-dirs")
 @click.argument("broker_ids", nargs=-1, type=int, metavar="[BROKER]...")
-@click.option("--replicas", is_flag=True, help="Each replica, and how far a move has got.")
+@click.option("--replicas", is_flag=True, help="Show each replica, and the progress of moves.")
 async def log_dirs(session: Session, broker_ids: tuple[int, ...], replicas: bool) -> None:
-    """Show the log directories of brokers, and what is in them.
+    """Show the log directories of brokers, with their sizes and errors.
 
     \b
     Example:
@@ -239,7 +257,7 @@ def _replica_rows(found: Mapping[int, Mapping[str, LogDir]]) -> Iterator[dict[st
 
 
 def move_of(text: str) -> tuple[TopicPartition, str]:
-    """Parse partition and directory from `topic-partition=path`. Raises click.BadParameter."""
+    """Parse a partition and a directory from `topic-partition=path`. Raises click.BadParameter."""
     name, _, path = text.partition("=")
     if not path:
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=PATH")
@@ -250,9 +268,9 @@ def move_of(text: str) -> tuple[TopicPartition, str]:
 @click.argument("broker_id", type=int, metavar="BROKER")
 @click.argument("moves", nargs=-1, required=True, metavar="TOPIC-PARTITION=PATH...")
 async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]) -> None:
-    """Begin to move replicas to other log directories of a BROKER.
+    """Start to move replicas to other log directories of a BROKER.
 
-    Copying goes on after the command: see `aiokafka brokers log-dirs --replicas`.
+    The broker copies the replicas after the command: see `aiokafka brokers log-dirs --replicas`.
 
     \b
     Example:
@@ -267,12 +285,12 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
 # -- `aiokafka info`
 
 
-# Prefix of the error that is printed if no connection succeeds, by exit code.
+# Exit code -> prefix of the error that `info` shows if it cannot connect.
 _OUTCOMES = {3: "no response: ", 4: "refused: "}
 
 
 def installed() -> dict[str, str]:
-    """Return the versions, the system and the codecs of this installation, by name."""
+    """Return the versions, the operating system and the codecs of this installation, by name."""
     from aiokafka.record import batch
     from aiokafka.record.compression import CODECS, has_codec
 
@@ -291,8 +309,8 @@ def installed() -> dict[str, str]:
 async def info(session: Session) -> int:
     """Show versions and codecs, and the brokers if they respond.
 
-    Exits with 3 when no broker responds, with 4 when brokers reject the credentials. Versions and
-    codecs are shown anyway.
+    The exit code is 3 if no broker responds, and 4 if brokers reject the credentials. Versions and
+    codecs are shown in any case.
 
     \b
     Example:

@@ -8,16 +8,17 @@ import click
 
 from aiokafka.cli.arguments import distinct, pairs
 from aiokafka.cli.running import YES, agree
-from aiokafka.cli.session import Session, command
+from aiokafka.cli.session import Session, Verbs, command
 
 if TYPE_CHECKING:
     from aiokafka.admin import ConfigChange, ConfigKey
 
-commands = click.Group(help="Show and change the settings of topics, brokers, groups and others.")
+commands = Verbs(help="Show and change the settings of topics, brokers, groups and others.")
 
 
 def resource(text: str) -> ConfigKey:
-    """Parse a resource such as `topic:orders`, `broker:1`, `group:billing` or `broker:` (all).
+    """Parse a resource such as `topic:orders`, `broker:1` or `group:billing`; `broker:` stands for
+    the settings that all brokers share.
 
     Raises click.BadParameter.
     """
@@ -32,13 +33,15 @@ def resource(text: str) -> ConfigKey:
 
 
 def change_of(text: str) -> tuple[str, ConfigChange]:
-    """Parse a change: `name=value`, `name+=value` (add to a list), `name-=value` (remove from it),
-    or `name` alone (reset to the default). Raises click.BadParameter.
+    """Parse a change: `name=value`, `name+=value` (add the value to a list), `name-=value` (remove
+    the value from a list), or `name` alone (reset to the default).
+
+    Raises click.BadParameter for other texts.
     """
     from aiokafka.admin import ConfigChange
 
     name, equals, value = text.partition("=")
-    # Names of settings do not end with + or -, so in `name+` the = is missing.
+    # Names of settings do not end with + or -, so `name+` without a = is a mistake.
     if not name.rstrip("+-") or (not equals and name[-1] in "+-"):
         raise click.BadParameter(f"{text!r} must be NAME=VALUE, NAME+=VALUE, NAME-=VALUE or NAME")
     if not equals:
@@ -52,12 +55,14 @@ def change_of(text: str) -> tuple[str, ConfigChange]:
 
 @command(commands, "describe")
 @click.argument("resources", nargs=-1, required=True, metavar="TYPE:NAME...")
-@click.option("-a", "--all", "every", is_flag=True, help="Defaults, too.")
-@click.option("--documentation", is_flag=True, help="What Kafka says about each.")
+@click.option(
+    "-a", "--all", "every", is_flag=True, help="Also show settings that have their defaults."
+)
+@click.option("--documentation", is_flag=True, help="Show Kafka's description of each setting.")
 async def describe(
     session: Session, resources: tuple[str, ...], every: bool, documentation: bool
 ) -> None:
-    """Show the settings of resources such as topic:orders, broker:1 or group:billing.
+    """Show the settings of resources, such as topic:orders, broker:1 or group:billing.
 
     \b
     Example:
@@ -81,7 +86,7 @@ async def describe(
 @command(commands, "list")
 @click.argument("types", nargs=-1, metavar="[TYPE]...")
 async def list_(session: Session, types: tuple[str, ...]) -> None:
-    """List the resources that may have settings of their own, of these types or of all.
+    """List the resources that can have settings, of these types or of all types.
 
     \b
     Example:
@@ -97,12 +102,12 @@ async def list_(session: Session, types: tuple[str, ...]) -> None:
 @command(commands, "alter", prints=False)
 @click.argument("target", metavar="TYPE:NAME")
 @click.argument("changes", nargs=-1, required=True, metavar="CHANGE...")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
 async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run: bool) -> None:
-    """Change settings; others stay as they are.
+    """Change settings of a resource. Its other settings are not changed.
 
-    A CHANGE is name=value, name+=value to add to a list, name-=value to take off it, or a name
-    alone to go back to the default.
+    A CHANGE is name=value, name+=value to add a value to a list, name-=value to remove a value from
+    a list, or a name alone to reset the setting to its default.
 
     \b
     Example:
@@ -118,7 +123,7 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
 @command(commands, "replace", prints=False)
 @click.argument("target", metavar="TYPE:NAME")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
 @YES
 async def replace(
     session: Session, target: str, settings: tuple[str, ...], dry_run: bool, yes: bool

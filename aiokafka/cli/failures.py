@@ -1,4 +1,4 @@
-"""Convert errors to lines on stderr and exit codes."""
+"""Convert errors to lines for stderr, and to exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODES = {
     1: "failed, or answered with no",
     2: "wrong usage",
     3: "no broker responded in time",
-    4: "authentication failed, or the user may not do this",
+    4: "authentication failed, or the user lacks permission",
     5: "no such topic, partition, group or resource",
     130: "interrupted by Ctrl-C",
     143: "terminated",
@@ -46,18 +46,22 @@ _MISSING = (
     errors.TransactionalIdNotFound,
     errors.DelegationTokenNotFound,
     errors.BrokerIdNotRegistered,
+    errors.ControllerIdNotRegistered,
     errors.LogDirNotFound,
     errors.UnknownTopicId,
     errors.VoterNotFound,
 )
+
+# Brokers do not tell users without DESCRIBE that a topic exists.
+_HIDDEN = " (or this user may not see it)"
 
 _RESPONSES = (*_REFUSED, *_MISSING)
 _WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueError, TypeError)
 
 
 class PartlyFailedError(errors.KafkaError):
-    """Some items of a command failed. `failed` has a line for each item. `first` is the error that
-    determines the exit code."""
+    """Some items of a command failed. `failed` has a line for each of these items; the exit code is
+    that of the error `first`."""
 
     def __init__(self, failed: Iterable[str], first: BaseException | None = None) -> None:
         self.failed = list(failed)
@@ -68,16 +72,18 @@ class PartlyFailedError(errors.KafkaError):
 async def parts(
     call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
 ) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
-    """Return the results of an admin call about items, such as topics, and the error of the items
-    that failed. The command prints the results and then raises the error.
+    """Return the results of an admin call about items, such as topics, and the AdminItemsError of
+    the items that failed (None if none failed). The command prints the results, and then raises
+    this error.
 
-    `items` is None if the call itself finds the items, such as all brokers.
+    `items` is None if the call itself finds the items, such as all brokers. Raises the
+    AdminItemsError if there is only one item: all of the call failed.
     """
     try:
         found = await call
     except errors.AdminItemsError as failed:
         if items is not None and len(set(items)) < 2:
-            raise  # the keys are not `items` but parts of the item, as partitions of a group
+            raise  # its keys are parts of the single item, such as the partitions of a group
         return failed.results, failed
     return dict.fromkeys(items or ()) if found is None else found, None
 
@@ -89,7 +95,7 @@ def code_of(error: BaseException) -> int:
         codes = {code_of(each) for each in error.errors.values()}
         return codes.pop() if len(codes) == 1 else 1
     if isinstance(error, errors.KafkaTimeoutError) and isinstance(error.__cause__, _RESPONSES):
-        return code_of(error.__cause__)  # brokers responded with this error until the deadline
+        return code_of(error.__cause__)  # until the deadline, brokers returned this error
     if isinstance(error, _LATE):
         return 3
     if isinstance(error, _REFUSED):
@@ -104,8 +110,8 @@ def lines_of(error: BaseException) -> list[str]:
     if isinstance(error, PartlyFailedError):
         return [_line(text) for text in error.failed]
     if isinstance(error, errors.AdminItemsError):
-        return [_line(f"{_name(item)}{each}") for item, each in error.errors.items()]
-    text = str(error) or type(error).__name__
+        return [_item_line(item, each) for item, each in error.errors.items()]
+    text = text_of(error)
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     elif not isinstance(error, errors.KafkaError | OSError | ValueError | TypeError):
@@ -113,11 +119,39 @@ def lines_of(error: BaseException) -> list[str]:
     return [_line(text)]
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an error for a shell: without the number and the class of a broker's
+    error, and without its description if that only repeats that something is missing or exists.
+
+    The traceback of --debug has all of it.
+    """
+    if not isinstance(error, errors.BrokerResponseError) or not error.args:
+        return str(error) or type(error).__name__
+    text = str(error.args[0])
+    subject, _, rest = text.partition(": ")
+    if f"'{subject}'" in rest:
+        text = rest  # such as "orders: Topic 'orders' already exists."
+    says_all = isinstance(error, (*_MISSING, errors.TopicAlreadyExistsError)) and " " in text
+    meaning = error.description
+    if says_all or not meaning or meaning.rstrip(".").lower() in text.lower():
+        said = text.rstrip(".")
+    else:
+        said = f"{text.rstrip('.')}. {meaning}".rstrip(".")
+    is_hidden = isinstance(error, errors.UnknownTopicOrPartitionError)
+    return said + (_HIDDEN if is_hidden and "has partitions" not in said else "")
+
+
+def _item_line(item: object, error: BaseException) -> str:
+    text, name = text_of(error), _name(item)
+    is_named = repr(item) in text or (name != "" and text.startswith(name.removesuffix(": ")))
+    return _line(text if is_named else f"{name}{text}")
+
+
 def _name(item: object) -> str:
-    """Return the prefix of an item's error, or "" if the error itself names the item."""
+    """Return the item as a prefix for its error; "" if the text of the error names the item."""
     if isinstance(item, TopicPartition):
         return f"{item.topic}-{item.partition}: "
-    # ConfigKey is a tuple, but its str() is readable.
+    # ConfigKey is a tuple with a readable str().
     has_name = isinstance(item, str | int) or (
         isinstance(item, tuple) and "__str__" in vars(type(item))
     )

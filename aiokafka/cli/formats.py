@@ -1,8 +1,9 @@
-"""Formats of records, which `produce` reads and `consume` prints: lines, JSON and others."""
+"""The formats of records that `produce` reads and `consume` prints: lines, JSON and others."""
 
 from __future__ import annotations
 
 import base64
+import datetime
 import difflib
 import json
 import json.encoder
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 
 # -- Input: split bytes into pieces, and parse each piece
 
-#: Largest size in bytes of a piece of the input (`Splitter`), to limit the memory.
+#: Largest size in bytes of a piece of the input (see `Splitter`), so that memory is limited.
 LONGEST = 64 * 1024 * 1024
 
-#: The fields that `produce --json` accepts, which are the fields that `consume --json` prints.
+#: The fields that `produce --json` accepts: those that `consume --json` prints.
 _FIELDS = (
     *("key", "key_base64", "value", "value_base64", "headers"),
     *("topic", "partition", "offset", "timestamp"),
 )
+_EPOCH = datetime.datetime(1970, 1, 1)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 Cells = Sequence[bytes | None]
@@ -36,20 +38,20 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class LineColumns(NamedTuple):
-    """Records, as columns of equal length."""
+    """Records, as columns of equal length. `headers` are the same for all records."""
 
     values: Cells
     keys: Cells | None = None
     headers: Headers | None = None
-    """Every record gets these headers."""
+    """The headers of every record."""
 
 
 class InputError(KafkaError):
-    """The input is not a valid record."""
+    """The input cannot be converted to a record."""
 
 
 class NewRecord(NamedTuple):
-    """A record to send, parsed from the input."""
+    """A record to send, converted from the input."""
 
     value: bytes | None
     key: bytes | None = None
@@ -63,9 +65,9 @@ Reader = Callable[[Sequence[bytes]], LineColumns]
 
 
 def as_bytes(text: str) -> bytes:
-    r"""Return a delimiter as bytes; it may contain \\n, \\t, \\0, \\xHH and UTF-8.
+    r"""Return the bytes of a delimiter, which may contain the escapes \n, \r, \t, \0, \\ and \xHH.
 
-    Raises ValueError for a ``\\x`` without two hexadecimal digits.
+    Raises ValueError for a ``\x`` without two hexadecimal digits.
     """
     if re.search(r"(?<!\\)(?:\\\\)*\\x(?![0-9a-fA-F]{2})", text):
         raise ValueError(rf"{text!r}: behind \x there must be two hexadecimal digits")
@@ -82,14 +84,14 @@ def as_bytes(text: str) -> bytes:
 
 
 def raw(text: str) -> bytes:
-    """Return the original bytes of an argument, which may not be UTF-8."""
+    """Return the original bytes of a command line argument, which need not be UTF-8."""
     return text.encode(errors="surrogateescape")
 
 
 class Splitter:
-    """Splits blocks of bytes into pieces, which end at a delimiter or at the end of the input.
+    """Splits blocks of bytes into pieces that end at a delimiter, or at the end of the input.
 
-    Without a delimiter a piece is a line, which ends with LF or CRLF.
+    If `delimiter` is None, a piece is a line that ends with LF or CRLF.
     """
 
     def __init__(self, delimiter: bytes | None, limit: int = LONGEST) -> None:
@@ -102,12 +104,12 @@ class Splitter:
         self._size = 0
 
     def feed(self, block: bytes) -> list[bytes]:
-        """Return the pieces that end in this block.
+        """Add a block; return the pieces that end in it.
 
-        Raises InputError for a piece of more than `limit` bytes.
+        Raises InputError if a piece has no end within `limit` bytes.
         """
         if len(self._delimiter) > 1 and self._parts:
-            # A delimiter may be split between two blocks.
+            # The delimiter may begin in the previous block.
             block, self._parts = b"".join((*self._parts, block)), []
         pieces = block.split(self._delimiter)
         if len(pieces) == 1:
@@ -116,7 +118,7 @@ class Splitter:
         pieces[0] = b"".join((*self._parts, pieces[0]))
         self._parts, self._size = [], 0
         self._keep(pieces.pop())
-        # The CR of the first piece may be at the end of the previous block.
+        # The CR of the first piece may be the last byte of the previous block.
         if self._splits_lines and (b"\r" in block or pieces[0].endswith(b"\r")):
             return [piece.removesuffix(b"\r") for piece in pieces]
         return pieces
@@ -131,7 +133,7 @@ class Splitter:
             )
 
     def end(self) -> list[bytes]:
-        """Return the piece after the last delimiter, if there is one."""
+        """Return a list with the piece after the last delimiter; an empty list if there is none."""
         rest = b"".join(self._parts)
         self._parts, self._size = [], 0
         return [rest] if rest else []
@@ -143,27 +145,44 @@ def line_reader(
     key: bytes | None = None,
     headers: Headers | None = None,
     empty_is_null: bool = False,
+    warn: Callable[[int], None] | None = None,
 ) -> Reader:
-    """Return a function that converts lines to records: values, or keys and values.
+    """Return a function that converts lines to records.
 
-    Raises ValueError for an empty `key_delimiter`.
+    With `key_delimiter`, a line is a key and a value. The key of a line without `key_delimiter` is
+    `key`; `warn` is called once, with the number (from 1) of the first such line. With
+    `empty_is_null`, an empty key or value becomes None. Raises ValueError for an empty
+    `key_delimiter`.
     """
     if key_delimiter == b"":
         raise ValueError("key delimiter: must not be empty")
 
+    is_warned = warn is None
+    count = 0
+
     def read(lines: Sequence[bytes]) -> LineColumns:
+        nonlocal is_warned, count
         values: Sequence[bytes | None] = lines
         keys: Sequence[bytes | None] | None = None if key is None else [key] * len(lines)
         if key_delimiter is not None:
             pairs = [line.split(key_delimiter, 1) for line in lines]
             keys = [pair[0] if len(pair) == 2 else key for pair in pairs]
+            if not is_warned and (line := _first_without(pairs)) is not None:
+                is_warned = True
+                assert warn is not None
+                warn(count + line + 1)
             values = [pair[-1] for pair in pairs]
+        count += len(lines)
         if empty_is_null:
             keys = None if keys is None else [each or None for each in keys]
             values = [each or None for each in values]
         return LineColumns(values, keys, headers)
 
     return read
+
+
+def _first_without(pairs: Sequence[Sequence[bytes]]) -> int | None:
+    return next((line for line, pair in enumerate(pairs) if len(pair) == 1), None)
 
 
 def json_parser(
@@ -174,9 +193,10 @@ def json_parser(
 ) -> Parser:
     """Return a function that converts a JSON object, as `consume --json` prints it, to a record.
 
-    `key` and `value` are text, null, or another value, which is sent as JSON; `key_base64` and
-    `value_base64` are bytes. The function raises InputError for other input, and for unknown
-    fields.
+    `key` and `value` are text, null, or another JSON value, which is sent as JSON text;
+    `key_base64` and `value_base64` are bytes. All records go to `partition`, if it is given. The
+    partition and timestamp in the input are used only with `keep_partitions` and
+    `keep_timestamps`. The function raises InputError for malformed input and for unknown fields.
     """
 
     def parse(line: bytes) -> NewRecord:
@@ -216,7 +236,7 @@ def _check_fields(found: dict[str, Any]) -> None:
 
 def _timestamp(found: dict[str, Any]) -> Any:
     value = _number(found, "timestamp", int | float)
-    # Records of old formats have no timestamp, which `consume` prints as -1.
+    # Kafka's oldest record format has no timestamps; `consume` prints -1 for these records.
     return None if value is None or value < 0 else value
 
 
@@ -259,9 +279,9 @@ def _header_value(value: Any) -> bytes | None:
     return _as_bytes(value)
 
 
-# -- Output: records of one partition as bytes
+# -- Output: convert records of one partition to bytes
 
-#: Converts records of one partition to bytes.
+#: A function that converts records of one partition to bytes.
 Format = Callable[[Sequence["Record"]], bytes]
 Column = Callable[[Sequence["Record"]], Iterable[bytes]]
 
@@ -269,7 +289,8 @@ _quoted = json.encoder.encode_basestring
 
 
 def plain(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Format:
-    """Return a `Format` of values, or of keys and values, each followed by a delimiter."""
+    """Return a `Format`: each value, or key and value, followed by a delimiter. `null` replaces a
+    key or value that is None."""
 
     def values(records: Sequence[Record]) -> bytes:
         found = [null if r.value is None else r.value for r in records]
@@ -287,14 +308,57 @@ def plain(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Format:
 
 
 def json_lines(records: Sequence[Record]) -> bytes:
-    """Return a line with a JSON object for each record. Keys and values are text if they are UTF-8,
-    else base64 in fields such as `key_base64`."""
+    """Return one line with a JSON object for each record. A key or value is text if it is UTF-8,
+    otherwise it is base64 in a field such as `key_base64`."""
     topic = _quoted(records[0].topic) if records else ""
     return "".join([_line(r, topic) for r in records]).encode()
 
 
+def pretty_json(records: Sequence[Record]) -> bytes:
+    """Return a JSON object over several lines for each record: the time as ISO 8601, and a value or
+    key that is JSON as JSON. `produce --json` cannot tell such a value from its text."""
+    return "".join(
+        [json.dumps(_pretty(r), indent=2, ensure_ascii=False) + "\n" for r in records]
+    ).encode()
+
+
+def _pretty(r: Record) -> dict[str, Any]:
+    found: dict[str, Any] = {"topic": r.topic, "partition": r.partition, "offset": r.offset}
+    found["time"] = iso_time(r.timestamp)
+    for name, data in (("key", r.key), ("value", r.value)):
+        try:
+            found[name] = _decoded(data)
+        except UnicodeDecodeError:
+            found[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+    if r.headers:
+        found["headers"] = [[name, _header(data)] for name, data in r.headers]
+    return found
+
+
+def _decoded(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    text = data.decode()
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def iso_time(ms: int) -> str | None:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; None for -1 (no time) and for
+    times beyond the year 9999."""
+    if ms < 0:
+        return None
+    try:
+        moment = _EPOCH + datetime.timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds") + "Z"
+
+
 def _line(r: Record, topic: str) -> str:
-    # Formatting is much faster than a JSON encoder, and only texts need escaping.
+    # Formatting a string is much faster than a JSON encoder. Only text needs escapes.
     start = f'{{"topic": {topic}, "partition": {r.partition}, "offset": {r.offset}'
     headers = ""
     if r.headers:
@@ -329,11 +393,12 @@ def _pairs(r: Record) -> bytes:
 
 
 def custom(text: str, null: bytes) -> Format:
-    r"""Return a `Format` for a text such as ``%t %p %o: %k=%s\\n``.
+    r"""Return a `Format` from a template such as ``%t %p %o: %k=%s\n``. `null` replaces a key or
+    value that is None.
 
     Raises ValueError for an unknown letter.
     """
-    # The functions take many records, because a call for each record and letter would be slow.
+    # Each function converts all records, because a call per record and letter would be slow.
     letters: dict[str, Column] = {
         "s": lambda records: [null if r.value is None else r.value for r in records],
         "S": lambda records: _sizes([r.value for r in records]),
@@ -343,6 +408,7 @@ def custom(text: str, null: bytes) -> Format:
         "p": lambda records: repeat(b"%d" % records[0].partition),
         "o": lambda records: [b"%d" % r.offset for r in records],
         "T": lambda records: [b"%d" % r.timestamp for r in records],
+        "I": lambda records: [(iso_time(r.timestamp) or "-").encode() for r in records],
         "h": lambda records: [_pairs(r) for r in records],
     }
     columns: list[Column] = []

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from aiokafka.cli.arguments import Finite, distinct, is_number, name_of, partition_of, place
+from aiokafka.cli.arguments import (
+    Finite,
+    distinct,
+    is_number,
+    name_of,
+    numbers,
+    partition_of,
+    place,
+)
 from aiokafka.cli.failures import PartlyFailedError, lines_of, parts
 from aiokafka.cli.output import by_partition, note, printable
 from aiokafka.cli.running import YES, agree
-from aiokafka.cli.session import Session, command
-from aiokafka.errors import AdminItemsError, KafkaError, KafkaTimeoutError
+from aiokafka.cli.session import Session, Verbs, command
+from aiokafka.errors import AdminItemsError, KafkaError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
         ResetRule,
     )
 
-commands = click.Group(help="List, describe, reset and delete groups; watch their lag.")
+commands = Verbs(help="List, describe, reset and delete groups; watch their lag.")
 
 _LISTED = ("group_id", "type", "state", "protocol_type", "coordinator")
 _MEMBER = ("group", "state", "member", "client_id", "host", "partitions")
@@ -34,12 +42,16 @@ _LAG = ("group", "topic", "partition", "committed", "end", "lag", "behind", "cli
 
 @command(commands, "list")
 @click.argument("prefix", default="")
-@click.option("--state", "states", multiple=True, help="Only these: stable, empty, dead ...")
-@click.option("--type", "types", multiple=True, help="Only these: classic, consumer, share ...")
+@click.option(
+    "--state", "states", multiple=True, help="Only groups in this state: stable, empty, dead ..."
+)
+@click.option(
+    "--type", "types", multiple=True, help="Only groups of this type: classic, consumer, share ..."
+)
 async def list_(
     session: Session, prefix: str, states: tuple[str, ...], types: tuple[str, ...]
 ) -> None:
-    """List groups, all or those whose names begin with PREFIX.
+    """List groups: all, or those whose ids begin with PREFIX.
 
     \b
     Example:
@@ -49,10 +61,13 @@ async def list_(
         listed = admin.groups.list(states=states, types=types, prefix=prefix)
         found = await session.parts(listed, None)
     session.output.rows([found[name].as_dict() for name in sorted(found)], _LISTED)
+    if not found:
+        session.output.done("no such groups, or none that this user may see")
 
 
 def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
-    """Return one row for each member of a group, or one row for a group without members."""
+    """Return one row for each member of a group; for a group without members, one row without a
+    member."""
     facts: dict[str, Any] = {
         "group": group.group_id,
         "state": group.state.name,
@@ -74,7 +89,8 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 
 
 def _parts(member: GroupMember) -> list[str]:
-    """Return the names of the partitions of a member, or of its active tasks in a streams group."""
+    """Return the names of a member's assigned partitions; in a streams group, of its active
+    tasks."""
     if member.tasks is None:
         return [name_of(tp) for tp in member.assignment or ()]
     active = member.tasks.active
@@ -84,7 +100,7 @@ def _parts(member: GroupMember) -> list[str]:
 @command(commands, "describe")
 @click.argument("groups", nargs=-1, required=True)
 async def describe(session: Session, groups: tuple[str, ...]) -> None:
-    """Show the members of GROUPS and their assigned partitions.
+    """Show the members of GROUPS and the partitions assigned to each member.
 
     \b
     Example:
@@ -117,6 +133,64 @@ def lag_rows(lags: Mapping[str, GroupLag]) -> list[dict[str, Any]]:
     ]
 
 
+async def _uncommitted_rows(
+    admin: AIOKafkaAdminClient, lags: Mapping[str, GroupLag]
+) -> list[dict[str, Any]]:
+    """Return rows for the partitions that a group neither has committed nor owns, of the topics in
+    which it has other partitions. Their lag is from the first record."""
+    from aiokafka.admin import OffsetSpec
+
+    topics = {tp.topic for group in lags.values() for tp in group.partitions}
+    if not topics:
+        return []
+    try:
+        described = await admin.topics.describe(sorted(topics))
+        every = [
+            TopicPartition(topic.name, each.partition)
+            for topic in described.values()
+            for each in topic.partitions
+        ]
+        missing = {
+            name: [tp for tp in every if tp not in group.partitions and _reads(group, tp.topic)]
+            for name, group in lags.items()
+        }
+        wanted = {tp for partitions in missing.values() for tp in partitions}
+        if not wanted:
+            return []
+        starts = await admin.offsets.list(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
+        ends = await admin.offsets.list(dict.fromkeys(wanted, OffsetSpec.LATEST))
+    except KafkaError:
+        return []  # the rows of committed partitions are shown nevertheless
+    return [
+        {
+            "group": name,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "committed": None,
+            "end": ends[tp].offset,
+            "lag": (ends[tp].offset or 0) - (starts[tp].offset or 0),
+        }
+        for name, partitions in missing.items()
+        for tp in partitions
+    ]
+
+
+def _reads(group: GroupLag, topic: str) -> bool:
+    return any(tp.topic == topic for tp in group.partitions)
+
+
+def _total_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row with the total lag for each group with several partitions."""
+    totals: dict[str, list[int]] = {}
+    for row in rows:
+        totals.setdefault(row["group"], []).append(row["lag"] or 0)
+    return [
+        {"group": name, "topic": "TOTAL", "lag": sum(found)}
+        for name, found in totals.items()
+        if len(found) > 1
+    ]
+
+
 def _duration(ms: int | None) -> str | None:
     if ms is None:
         return None
@@ -130,17 +204,17 @@ def _duration(ms: int | None) -> str | None:
 
 @command(commands, "lag")
 @click.argument("groups", nargs=-1, required=True)
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Update the output at an interval, until Ctrl-C.")
 @click.option(
     "--interval",
     type=Finite(0.05),
     default=2,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks of --watch.",
+    help="Time between two updates of --watch.",
 )
 async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: float) -> None:
-    """Show how far GROUPS are behind, in records and in time.
+    """Show the lag of GROUPS in each partition, as a number of offsets and as a time.
 
     \b
     Example:
@@ -150,13 +224,18 @@ async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: 
         if watch:
             await _watch(session, admin, groups, interval)
         found = await session.parts(admin.groups.lag(groups), groups)
-    session.output.rows(lag_rows(found), _LAG)
+        rows = lag_rows(found) + await _uncommitted_rows(admin, found)
+    rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
+    if session.output.form == "table":
+        rows += _total_rows(rows)
+    session.output.rows(rows, _LAG)
 
 
 async def _watch(
     session: Session, admin: AIOKafkaAdminClient, groups: Sequence[str], interval: float
 ) -> NoReturn:
-    """Print the lag at an interval. After the first report, tolerate broker outages."""
+    """Print the lag at an interval. After the first report, print errors and go on, because a later
+    attempt may succeed. Fatal errors (`KafkaError.is_fatal`) are raised at any time."""
     was_shown = False
     while True:
         try:
@@ -164,8 +243,8 @@ async def _watch(
             session.output.redraw(lag_rows(found), _LAG)
             if failed is not None:
                 raise failed
-        except (KafkaTimeoutError, AdminItemsError) as error:
-            if not was_shown:
+        except KafkaError as error:
+            if not was_shown or error.is_fatal:
                 raise
             for line in lines_of(error):
                 note(f"aiokafka: {printable(line)}")
@@ -174,9 +253,10 @@ async def _watch(
 
 
 def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
-    """Return the rule for the option that is given: `to`, `shift` or `copy_of`.
+    """Return the rule for the one option that is given: `to`, `shift` or `copy_of`.
 
-    Raises click.UsageError for a malformed `to`, and unless exactly one of the options is given.
+    `now` is the time to which `--to -2h` refers, in seconds since 1970; by default the current
+    time. Raises click.UsageError for a malformed `to`, and if not exactly one option is given.
     """
     from aiokafka.admin import ResetRule
 
@@ -203,7 +283,16 @@ def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
 @command(commands, "reset")
 @click.argument("group")
 @click.option(
-    "--topic", "topics", multiple=True, help="All partitions of this; else what it has offsets for."
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Reset all partitions of this topic; default: all with offsets.",
+)
+@click.option(
+    "-p",
+    "--partitions",
+    metavar="0,3-5",
+    help="Reset only these partitions of the one topic of --topic.",
 )
 @click.option(
     "--to",
@@ -211,32 +300,71 @@ def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
     help="earliest, latest, an offset, -2h (ago), @milliseconds, a date and time.",
 )
 @click.option(
-    "--shift", type=int, metavar="N", help="So many offsets forward; back by a negative number."
+    "--shift", type=int, metavar="N", help="Add N to the committed offsets; N may be negative."
 )
-@click.option("--copy-of", metavar="GROUP", help="Where this group is.")
-@click.option("--dry-run", is_flag=True, help="Show what would be; change nothing.")
+@click.option("--copy-of", metavar="GROUP", help="Copy the committed offsets of this group.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets; change nothing.")
 async def reset(
-    session: Session, group: str, topics: tuple[str, ...], dry_run: bool, **given: Any
+    session: Session,
+    group: str,
+    topics: tuple[str, ...],
+    partitions: str | None,
+    dry_run: bool,
+    **given: Any,
 ) -> None:
-    """Move the committed offsets of GROUP, which must have no members, to another place.
+    """Move the committed offsets of GROUP to other positions. GROUP must have no members.
 
     \b
     Example:
       aiokafka groups reset billing --to earliest --topic orders --dry-run
     """
     rule = reset_rule(given)
+    chosen: list[TopicPartition] | None = None
+    if partitions is not None:
+        if len(topics) != 1:
+            raise click.UsageError("--partitions: needs one --topic")
+        try:
+            chosen = [TopicPartition(topics[0], number) for number in numbers(partitions)]
+        except ValueError as error:
+            raise click.UsageError(f"--partitions: {error}") from None
     async with session.admin() as admin:
+        if topics and chosen is None and (given["shift"] or given["copy_of"]) is not None:
+            chosen = await _committed_in(admin, given["copy_of"] or group, topics)
         found = await admin.groups.reset_offsets(
-            group, rule, topics=topics or None, dry_run=dry_run
+            group,
+            rule,
+            partitions=chosen,
+            topics=None if chosen is not None else topics or None,
+            dry_run=dry_run,
         )
     session.output.rows(by_partition(found), ("topic", "partition", "old", "new", "clamped"))
+
+
+async def _committed_in(
+    admin: AIOKafkaAdminClient, group: str, topics: Sequence[str]
+) -> list[TopicPartition] | None:
+    """Return the partitions of these topics with a committed offset, and print which are left out.
+
+    Returns None if no partition has one, so that the call about the topics raises the error.
+    """
+    committed = (await admin.groups.offsets([group]))[group]
+    found = sorted(tp for tp, each in committed.items() if tp.topic in topics and each is not None)
+    if not found:
+        return None
+    described = await admin.topics.describe(topics)
+    for topic in described.values():
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition)
+            if tp not in found:
+                note(f"aiokafka: {name_of(tp)} is left out: {group} has no offset for it")
+    return found
 
 
 @command(commands, "delete", prints=False)
 @click.argument("groups", nargs=-1, required=True)
 @YES
 async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
-    """Delete GROUPS, which must have no members, with their offsets.
+    """Delete GROUPS with their committed offsets. The groups must have no members.
 
     \b
     Example:
@@ -253,7 +381,7 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
 @click.argument("members", nargs=-1, metavar="[MEMBER_ID]...")
 @click.option("--instance", "instances", multiple=True, metavar="NAME", help="A static member.")
 @click.option("--all", "every", is_flag=True, help="All members.")
-@click.option("--reason", default="", help="For the broker's log.")
+@click.option("--reason", default="", help="Text for the broker's log.")
 @YES
 async def remove_members(
     session: Session,
@@ -286,14 +414,14 @@ async def remove_members(
 # -- Committed offsets
 
 
-_SHARE = click.option("--share", is_flag=True, help="Of share groups (Kafka 4.1).")
+_SHARE = click.option("--share", is_flag=True, help="For share groups (Kafka 4.1).")
 
 
 @command(commands, "offsets")
 @click.argument("groups", nargs=-1, required=True)
 @_SHARE
 async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> None:
-    """Show the committed offsets of GROUPS, or the start offsets of share groups.
+    """Show the committed offsets of GROUPS; with --share, the start offsets of share groups.
 
     \b
     Example:
@@ -318,15 +446,17 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
 async def _errors_without_offsets(
     admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
 ) -> list[Exception]:
-    """Return an error for each group that does not exist, or that needs --share or must not have
-    it. Brokers return no error for such a group, but no offsets.
+    """Return an error for each group that does not exist, and for each group that is a share group
+    although `share` is False, or the reverse.
+
+    For such groups, brokers return no error, but also no offsets.
     """
     wrong: list[Exception] = []
     for name in groups:
         try:
             kind = (await admin.groups.describe([name]))[name].type.name.lower()
         except KafkaError as error:
-            wrong.append(error)  # the offsets of other groups are printed anyway
+            wrong.append(error)  # the offsets of the other groups are printed nevertheless
             continue
         if (kind == "share") is not share:
             hint = "leave out --share" if share else "give --share"
@@ -351,7 +481,7 @@ def _fields(found: Any) -> dict[str, Any]:
 
 
 def offset_of(text: str) -> tuple[TopicPartition, int]:
-    """Parse partition and offset from `topic-partition=offset`. Raises click.BadParameter."""
+    """Parse a partition and an offset from `topic-partition=offset`. Raises click.BadParameter."""
     name, _, offset = text.rpartition("=")
     if not is_number(offset):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=OFFSET")
@@ -366,9 +496,10 @@ def offset_of(text: str) -> tuple[TopicPartition, int]:
 async def set_offsets(
     session: Session, group: str, offsets: tuple[str, ...], share: bool, yes: bool
 ) -> None:
-    """Commit these offsets for GROUP, which must have no members.
+    """Set committed offsets of GROUP, which must have no members.
 
-    The offsets are not checked; `aiokafka groups reset` limits them to existing records.
+    The command does not check whether records with these offsets exist. `aiokafka groups reset`
+    does: it replaces an offset outside the partition by the first or the end offset.
 
     \b
     Example:
@@ -388,12 +519,15 @@ async def set_offsets(
 @command(commands, "delete-offsets", prints=False)
 @click.argument("group")
 @click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION...")
-@click.option("--share", is_flag=True, help="Of a share group, by names of topics (Kafka 4.1).")
+@click.option(
+    "--share", is_flag=True, help="For a share group; give topics, not partitions (Kafka 4.1)."
+)
 @YES
 async def delete_offsets(
     session: Session, group: str, places: tuple[str, ...], share: bool, yes: bool
 ) -> None:
-    """Delete the committed offsets of GROUP in partitions that no member reads.
+    """Delete the committed offsets of GROUP in these partitions (with --share: in these topics). No
+    member of GROUP may be subscribed to their topics.
 
     \b
     Example:

@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 class Output:
-    """Prints rows (dicts of data for JSON) in the format that the user chose."""
+    """Prints rows (dicts of JSON data) in the format that the user chose."""
 
     def __init__(self, form: str = "table", stream: TextIO | None = None) -> None:
         self.form = form
@@ -32,9 +32,9 @@ class Output:
         return self._stream.isatty()
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print rows: these columns as table or CSV, all fields as JSON."""
+        """Print rows: as a table or CSV these columns, as JSON all fields."""
         if self.form == "json":
-            # json.dumps escapes all characters that are not ASCII.
+            # `_fit` is not needed: json.dumps escapes all characters that are not ASCII.
             for row in rows:
                 self._stream.write(json.dumps(row, default=str) + "\n")
         elif self.form == "csv":
@@ -48,7 +48,8 @@ class Output:
         self._stream.flush()
 
     def redraw(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Replace the printed table on a terminal; elsewhere print the rows as `rows` does."""
+        """On a terminal, replace the table that was printed before. Otherwise print the rows as
+        `rows` does."""
         if self.form != "table" or not self.is_terminal:
             self.rows(rows, columns)
             return
@@ -58,7 +59,7 @@ class Output:
             fitting = max(height - 2, 1)
             lines = [*lines[:fitting], f"... {len(lines) - fitting} more"[:width]]
         lines[0] = styled(lines[0], self._stream, bold=True)
-        # Overwrite each line and clear the rest; clearing everything first would flicker.
+        # Overwrite each line and clear its end. Clearing the whole screen first would flicker.
         start = "\x1b[H" if self._is_drawn else "\x1b[2J\x1b[H"
         drawn = "".join(f"{line}\x1b[K\n" for line in lines)
         self._stream.write(f"{start}{drawn}\x1b[J")
@@ -69,20 +70,20 @@ class Output:
         return table(rows, columns, self._fit)
 
     def _fit(self, text: str) -> str:
-        """Escape the characters that the encoding of the stream does not have."""
+        """Escape the characters that the encoding of the stream cannot represent."""
         encoding = self._stream.encoding
         if text.isascii() or not encoding:
             return text
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
     def done(self, text: str) -> None:
-        """Print `text` on stderr, unless the format is JSON or CSV."""
+        """Print `text` on stderr, after a command without rows. Print nothing for JSON and CSV."""
         if text and self.form == "table":
             note(text)
 
 
 def by_partition(found: Mapping[Any, Any]) -> list[Row]:
-    """Return one row for each partition, sorted, with the fields of the partition's value."""
+    """Return one row for each partition, sorted by partition, with the fields of its value."""
     return [
         {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
         for tp, each in sorted(found.items())
@@ -90,14 +91,14 @@ def by_partition(found: Mapping[Any, Any]) -> list[Row]:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr. If stderr is closed, do nothing, so that the command goes on."""
+    """Print a line on stderr. If this fails, ignore the error, so that the command goes on."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             click.echo(text, err=True)
 
 
 def styled(text: str, stream: TextIO, **style: Any) -> str:
-    """Return a text in colour or bold for a terminal, unless NO_COLOR is set."""
+    """Return `text` in colour or bold if `stream` is a terminal and NO_COLOR is not set."""
     if os.environ.get("NO_COLOR") or not stream.isatty():
         return text
     return click.style(text, **style)
@@ -106,7 +107,8 @@ def styled(text: str, stream: TextIO, **style: Any) -> str:
 def table(
     rows: Iterable[Row], columns: Sequence[str], fit: Callable[[str], str] = str
 ) -> list[str]:
-    """Return the lines of a table of texts that `fit` converts; numbers are right-aligned."""
+    """Return the lines of a table. `fit` converts the text of each cell; numbers are
+    right-aligned."""
     found = list(rows)
     texts = [[fit(printable(cell(row.get(name)))) for name in columns] for row in found]
     widths = [max([len(name), *(len(line[i]) for line in texts)]) for i, name in enumerate(columns)]
@@ -116,16 +118,15 @@ def table(
 
 
 def printable(text: str) -> str:
-    """Escape control characters. Other users may have put them into names or records, to control
-    the terminal.
-    """
+    """Escape control characters. Names and records of other users may contain them, and would
+    control the terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def cell(value: Any) -> str:
-    """Return a value as one cell: lists with commas, None as a dash."""
+    """Return a value as the text of one cell: the items of a list with commas, None as a dash."""
     if value is None:
         return "-"
     if type(value) is int:
@@ -138,7 +139,7 @@ def cell(value: Any) -> str:
         return ",".join(cell(each) for each in value)
     if isinstance(value, Mapping):
         return ",".join(f"{name}={cell(each)}" for name, each in value.items())
-    # A line break would break the row.
+    # A line break would end the row.
     return str(value).replace("\n", " ")
 
 

@@ -14,24 +14,25 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.arguments import Finite
-from aiokafka.cli.session import Session, command
+from aiokafka.cli.session import Session, Verbs, command
 from aiokafka.cli.streams import Limit, find_to_send
 from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
+commands = Verbs(help="Measure throughput and latency.")
 
 _POINTS = (50, 95, 99, 99.9)
-# Approximate number of measured latencies. With more records, only every Nth one is measured.
+# Approximate maximum number of latencies to measure. If there are more records, the latency of only
+# every Nth record is measured.
 _SAMPLES = 100_000
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """Return average, percentiles and maximum. Raises ValueError without values.
+    """Return the average, percentiles and maximum, by name. Raises ValueError without values.
 
-    The Nth percentile is the smallest value that N % of all values do not exceed.
+    The Nth percentile is the smallest value such that at least N % of all values are not larger.
     """
     if not values:
         raise ValueError("no values")
@@ -46,8 +47,9 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 def summary(
     records: int, size: int, seconds: float, latencies: Sequence[float] = ()
 ) -> dict[str, Any]:
-    """Return one row with counts, rates, and latencies in milliseconds. The arguments are in
-    seconds.
+    """Return one row with counts, rates, and latencies in milliseconds.
+
+    `size` is in bytes, `seconds` and `latencies` are in seconds.
     """
     seconds = max(seconds, 1e-9)
     row: dict[str, Any] = {
@@ -67,12 +69,17 @@ def _print(session: Session, row: dict[str, Any]) -> None:
 
 
 def _payload(size: int) -> bytes:
-    # Random hex digits compress to half of their size, similar to text.
+    # Random hex digits can be compressed to half of their size, similar to text.
     return (random.Random(0).randbytes(size // 2).hex().encode() + b"x")[:size].ljust(size, b"x")
 
 
 _RECORDS = click.option(
-    "-n", "--records", type=click.IntRange(1), default=100_000, show_default=True, help="How many."
+    "-n",
+    "--records",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Number of records.",
 )
 _SIZE = click.option(
     "-s",
@@ -80,7 +87,7 @@ _SIZE = click.option(
     type=click.IntRange(1, 2**30),
     default=100,
     show_default=True,
-    help="Bytes of each.",
+    help="Size of each value in bytes.",
 )
 
 
@@ -100,7 +107,7 @@ async def produce(
     compression: str | None,
     linger: float,
 ) -> None:
-    """Send records to TOPIC; show rates, and how long brokers take to confirm.
+    """Send records to TOPIC; show the rates, and the time until brokers acknowledge a record.
 
     \b
     Example:
@@ -112,7 +119,7 @@ async def produce(
     latencies: list[float] = []
     async with _started(producer):
         await find_to_send(session, producer, topic)
-        # Fetch metadata and connect before the measurement.
+        # The first record fetches metadata and connects, so send it before the measurement.
         await producer.send_and_wait(topic, b"warm up")
         began = time.perf_counter()
         await _send(producer, topic, _payload(size), records, Limit(rate), latencies)
@@ -122,8 +129,8 @@ async def produce(
 
 @contextlib.asynccontextmanager
 async def _started(producer: AIOKafkaProducer) -> AsyncIterator[None]:
-    """Start and stop the producer. After a signal, stop it without sending the remaining
-    records."""
+    """Start the producer, and stop it at the end. After a signal, stop it without sending its
+    buffered records."""
     async with producer:
         try:
             yield
@@ -140,7 +147,11 @@ async def _send(
     limit: Limit,
     latencies: list[float],
 ) -> None:
-    """Send records and wait for all acknowledgements. Raises the error of the first failure."""
+    """Send records, and wait for all acknowledgements. For some records, append the seconds until
+    the acknowledgement to `latencies`.
+
+    Raises the error of the first record that failed.
+    """
     every = max(1, records // _SAMPLES)
     pending: deque[asyncio.Future[Any]] = deque()
     clock, send = time.perf_counter, producer.send
@@ -170,10 +181,10 @@ def _stopwatch(sent_at: float, latencies: list[float]) -> Any:
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when no record comes for so long.",
+    help="Fail if no record arrives for this long.",
 )
 async def consume(session: Session, topic: str, records: int, wait: float) -> None:
-    """Read records of TOPIC from the beginning; show rates.
+    """Read records of TOPIC from its first offsets on; show the rates.
 
     \b
     Example:
@@ -215,11 +226,11 @@ def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
     type=click.IntRange(1),
     default=1000,
     show_default=True,
-    help="How many, one after the other.",
+    help="Number of records, one after the other.",
 )
 @_SIZE
 async def latency(session: Session, topic: str, records: int, size: int) -> None:
-    """Send a record to TOPIC and wait until it is read, many times; show the times from end to end.
+    """Send a record to TOPIC and wait until a consumer returns it, again and again; show the times.
 
     \b
     Example:
@@ -244,8 +255,10 @@ async def latency(session: Session, topic: str, records: int, size: int) -> None
 
 
 async def _read(consumer: AIOKafkaConsumer, offset: int) -> None:
-    """Poll until the record at `offset` is read; other producers may have written earlier records.
-    Raises KafkaTimeoutError after 10 s without records."""
+    """Poll until the record at `offset` is returned; earlier records are of other producers.
+
+    Raises KafkaTimeoutError after 10 s without records.
+    """
     while True:
         found = await consumer.getmany(timeout_ms=10_000)
         if not found:

@@ -1,4 +1,4 @@
-"""`aiokafka produce`: sends records from stdin or files."""
+"""`aiokafka produce`: sends records that it reads from stdin or files."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ from aiokafka.cli.formats import (
     line_reader,
     raw,
 )
+from aiokafka.cli.output import note
 from aiokafka.cli.running import CLEANUP_TIMEOUT
 from aiokafka.cli.session import Session, command
 from aiokafka.cli.streams import Limit, Progress, find_to_send, read_blocks
@@ -55,15 +56,16 @@ if TYPE_CHECKING:
     from aiokafka.producer.batch_builder import BatchBuilder
 
 _BATCH = 256 * 1024
-# From this number of lines on, build batches here. Fewer lines are sent one by one, and the
-# producer batches them (--linger).
+# If at least this number of lines is read at once, batches are built here. Fewer lines are sent one
+# by one, and the producer batches them (--linger).
 _MIN_BATCH_LINES = 100
 
 
 class Sending:
     """Sends records without waiting for each acknowledgement, and checks the results in order.
 
-    If many lines arrive at once, builds batches of them, one per partition, for the producer.
+    If many lines are read at once, builds batches of them, one for each partition, which the
+    producer sends as they are.
     """
 
     def __init__(
@@ -81,17 +83,20 @@ class Sending:
         self._session = session
         self._batches_fit: bool | None = None
         self._keyless_partition = random.randrange(1_000_000)
-        # Open batches by partition, with the number of their first record. ANY is for records
-        # without a key.
+        # Batches that are not sent yet, by partition, each with the position of its first record in
+        # the input (from 1). The partition ANY is for lines that are read at once and have no key
+        # at all: the producer chooses their partition.
         self._open: dict[int, tuple[BatchBuilder, int]] = {}
         self._read_count = 0
-        # Futures, each with the number of its first record and its number of records.
+        # Futures of sent records or batches, each with the position of its first record in the
+        # input (from 1), and its number of records.
         self._pending: deque[tuple[asyncio.Future[Any], int, int]] = deque()
         #: Number of records that brokers have acknowledged.
         self.delivered = 0
 
     async def lines(self, lines: Sequence[bytes], read: Reader) -> None:
-        """Send lines. Incomplete batches stay open until `flush`."""
+        """Send lines that `read` converts to records. Batches that are not full are sent by
+        `flush`."""
         columns = read(lines)
         if len(lines) >= _MIN_BATCH_LINES and await self._may_batch():
             await self._batch(columns)
@@ -101,12 +106,12 @@ class Sending:
         self._count_progress(lines)
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
-        """Send the record of each line."""
+        """Send the record that `parse` returns for each line."""
         await self._send_each(map(parse, lines))
         self._count_progress(lines)
 
     async def _send_each(self, records: Iterable[NewRecord]) -> None:
-        await self.flush()  # send earlier records first
+        await self.flush()  # first send the earlier records in open batches
         send, topic = self._producer.send, self._topic
         try:
             for value, key, partition, timestamp_ms, headers in records:
@@ -119,9 +124,10 @@ class Sending:
     # -- batches
 
     async def _may_batch(self) -> bool:
-        """Return whether the topic accepts full batches.
+        """Return whether the topic accepts full batches, as far as is known.
 
-        The producer splits batches that are too large, but not batches that are built here.
+        The producer splits its own batches if the broker rejects them as too large, but not batches
+        that are built here.
         """
         if self._batches_fit is None:
             self._batches_fit = await _accepts_full_batches(self._session, self._topic)
@@ -144,12 +150,16 @@ class Sending:
                     await self._send_batch(partition)
 
     def _chosen_partitions(self, columns: LineColumns, partitions: int) -> memoryview | None:
-        """Return each record's partition as int32, -1 for a choice by key; None if all are -1."""
+        """Return the partition of each record as int32, -1 if its key determines the partition.
+
+        Returns None if no partition is chosen here: all records have a key, or no record has one.
+        """
         if self._partition is not None:
             found = array("i", (self._partition,)) * len(columns.values)
         elif columns.keys is not None and None in columns.keys:
-            # Choose one partition for the records without a key here. If the producer chose their
-            # partition, they would change their order relative to records with a key.
+            # Choose one partition here for the records without a key. If the producer chose it,
+            # they would be in a batch of their own, and would not keep their order relative to
+            # records with a key.
             self._keyless_partition = (self._keyless_partition + 1) % partitions
             keyless = self._keyless_partition
             found = array("i", [keyless if key is None else -1 for key in columns.keys])
@@ -158,7 +168,7 @@ class Sending:
         return memoryview(found).cast("B")
 
     async def flush(self) -> None:
-        """Send the open batches."""
+        """Send the open batches to the producer."""
         while self._open:
             await self._send_batch(next(iter(self._open)))
 
@@ -175,7 +185,7 @@ class Sending:
     # -- results
 
     def _refused(self, number: int, error: KafkaError) -> KafkaError:
-        """Return the error of a record; raise the error of an earlier record if one has failed."""
+        """Return an error for record `number`. If an earlier record has failed, raise its error."""
         self.check()
         return _undelivered(number, error)
 
@@ -184,7 +194,8 @@ class Sending:
         self.check()
 
     def check(self) -> None:
-        """Raise the error of the first record that failed."""
+        """Raise the error of the first record that has failed. Add the number of records that were
+        delivered before it to `delivered`."""
         pending = self._pending
         while pending and pending[0][0].done():
             future, number, count = pending.popleft()
@@ -195,14 +206,18 @@ class Sending:
             self.delivered += count
 
     async def finish(self) -> None:
-        """Wait until brokers have acknowledged all records."""
+        """Send the open batches, and wait until brokers have acknowledged all records.
+
+        Raises the error of the first record that has failed.
+        """
         await self.flush()
         await self._producer.flush()
-        # All futures are done when `flush` returns.
+        # After `flush`, all futures are done.
         self.check()
 
     def forget(self) -> None:
-        """Mark the remaining errors as retrieved, so that asyncio does not log them."""
+        """Mark the errors of the remaining futures as retrieved, so that asyncio does not log
+        them."""
         for future, _, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
@@ -253,10 +268,10 @@ def _undelivered(number: int, error: KafkaError) -> KafkaError:
 async def pieces_of(
     files: Sequence[str], delimiter: bytes | None, *, whole: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the pieces of files, one file after the other; `-` is stdin.
+    """Yield the pieces of the input, in lists, one file after the other; `-` is stdin.
 
-    A piece ends at the delimiter, or is a line if `delimiter` is None; with `whole`, a piece is a
-    file. Raises InputError for a piece that is longer than `LONGEST`.
+    With `whole`, each file is a piece. Otherwise a piece ends at the delimiter, or is a line if
+    `delimiter` is None. Raises InputError for a piece that is longer than `LONGEST`.
     """
     for name in files:
         async with _opened(name) as fd:
@@ -294,12 +309,12 @@ async def _opened(name: str) -> AsyncIterator[int]:
 
 
 async def _open_pipe(name: str) -> int:
-    """Open a named pipe in a thread, because opening blocks until there is a writer."""
+    """Open a named pipe in a thread, because opening blocks until another process writes to it."""
     opening = asyncio.get_running_loop().run_in_executor(None, os.open, name, os.O_RDONLY)
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # At exit the program would wait for the thread. Open the pipe for writing too, so that
+        # The program would wait for the thread at exit. Open the pipe for writing, so that
         # `os.open` in the thread returns.
         writer = os.open(name, os.O_RDWR)
         os.close(await opening)
@@ -314,8 +329,12 @@ def _header(text: str) -> tuple[str, bytes | None]:
     return name, raw(value) if equals else None
 
 
+def _warn_of_no_key(line: int) -> None:
+    note(f"aiokafka: record {line} has no key delimiter: such lines are sent as values without key")
+
+
 def _sender(given: dict[str, Any]) -> Send:
-    """Check the options, and return the function that sends lines."""
+    """Check the options of the command; return the function that sends a list of lines."""
     if given["as_json"]:
         plain = (given["key"], given["key_delimiter"], *given["headers"])
         if given["null"] or given["whole"] or any(each is not None for each in plain):
@@ -336,6 +355,7 @@ def _sender(given: dict[str, Any]) -> Send:
         key=None if given["key"] is None else raw(given["key"]),
         headers=[_header(text) for text in given["headers"]] or None,
         empty_is_null=given["null"],
+        warn=None if given["key"] is not None else _warn_of_no_key,
     )
     return lambda sending, lines: sending.lines(lines, read)
 
@@ -343,49 +363,59 @@ def _sender(given: dict[str, Any]) -> Send:
 @command(None, "produce", prints=False)
 @click.argument("topic")
 @click.argument("files", nargs=-1)
-@click.option("-D", "--delimiter", help="Between records; by default they are lines.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Between key and value.")
+@click.option("-D", "--delimiter", help="Text between records; default: a line break.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Text between key and value of a line.")
 @click.option("-k", "--key", help="Key of all records.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Of all records."
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of all records."
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Lines are JSON, as consume --json prints them."
+    "--json", "as_json", is_flag=True, help="Each line is JSON as `consume --json` prints it."
 )
 @click.option(
-    "--keep-partitions", is_flag=True, help="With --json: into the partitions named there."
+    "--keep-partitions", is_flag=True, help="With --json: send to the partitions in the input."
 )
 @click.option(
     "--keep-timestamps/--new-timestamps",
     default=None,
-    help="With --json: keep the timestamps given there (default), or not.",
+    help="With --json: keep the timestamps in the input (default), or not.",
 )
 @click.option("--whole", is_flag=True, help="Each file is one record.")
-@click.option("-Z", "--null", is_flag=True, help="An empty key or value is none.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Send to this one.")
-@click.option("-c", "--count", type=click.IntRange(1), help="Send at most so many.")
+@click.option("-Z", "--null", is_flag=True, help="Send an empty key or value as null.")
+@click.option(
+    "-p", "--partition", type=click.IntRange(0), help="Send all records to this partition."
+)
+@click.option("-c", "--count", type=click.IntRange(1), help="Send at most this many records.")
 @click.option("-z", "--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
-@click.option("--level", type=int, help="Of the compression.")
+@click.option("--level", type=int, help="Compression level.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option(
-    "--linger", type=float, default=5, show_default=True, metavar="MS", help="To fill batches."
+    "--linger",
+    type=float,
+    default=5,
+    show_default=True,
+    metavar="MS",
+    help="Time to wait for more records in a batch.",
 )
 @click.option("--transactional-id", metavar="ID", help="Send in transactions.")
 @click.option(
     "--transaction-size",
     type=click.IntRange(1),
     metavar="N",
-    help="Records in each; else one for all.",
+    help="Records per transaction; default: one transaction for all.",
 )
 @click.option("--rate", type=Finite(0, min_open=True), metavar="N", help="Records per second.")
 @click.option(
-    "--progress/--no-progress", default=None, help="Rates on stderr; default: on a terminal."
+    "--progress/--no-progress",
+    default=None,
+    help="Print rates on stderr; default: if it is a terminal.",
 )
 async def commands(session: Session, topic: str, files: tuple[str, ...], **given: Any) -> None:
-    """Send lines of stdin, or of FILES, to TOPIC.
+    """Send each line of stdin, or of FILES, as a record to TOPIC.
 
-    The command ends when the brokers have acknowledged all records, and fails at the first record
-    that cannot be delivered. Ctrl-C delivers the records that were read, or aborts the transaction.
+    The command ends when brokers have acknowledged all records. It fails at the first record that
+    cannot be delivered. After Ctrl-C, it delivers the records that it has read, or aborts the
+    transaction.
 
     \b
     Example:
@@ -425,7 +455,8 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
 async def _find_topic_first(
     found: Callable[[], Awaitable[None]], source: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
-    """Yield the pieces of `source`; await `found()` before the first piece."""
+    """Yield the pieces of `source`. Before the first one, await `found()`, which waits for the
+    topic."""
     is_first = True
     async for pieces in source:
         if is_first:
@@ -450,7 +481,8 @@ def _producer_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _batch_size(session: Session) -> int:
-    """Return the size of full batches, which must fit into a request and the buffer memory."""
+    """Return the size of full batches in bytes, limited by `max_request_size` and by half of
+    `buffer_memory`."""
     size = _BATCH
     for name, share in (("max_request_size", 1), ("buffer_memory", 2)):
         limit = session.client_options.get(name)
@@ -462,8 +494,8 @@ def _batch_size(session: Session) -> int:
 async def _accepts_full_batches(session: Session, topic: str) -> bool:
     """Return whether full batches fit into `max.message.bytes` of the topic.
 
-    The limit applies to the compressed size, which is not known in advance, so compare the
-    uncompressed size. Return True if the limit is not known.
+    The limit applies to the compressed size, which is not known in advance. Therefore this compares
+    the uncompressed size, which may be larger. Returns True if the limit is not known.
     """
     from aiokafka.admin import ConfigKey
 
@@ -480,8 +512,8 @@ async def _accepts_full_batches(session: Session, topic: str) -> bool:
 async def _parts(
     source: AsyncIterator[list[bytes]], given: dict[str, Any]
 ) -> AsyncIterator[tuple[list[bytes], bool]]:
-    """Yield (pieces, has next): portions that keep to --rate and --count. `has next` tells that
-    another portion follows without waiting for input."""
+    """Yield (pieces, has_next), in portions that keep to --rate and --count. If `has_next` is True,
+    the next portion follows at once, without waiting for input or the rate."""
     limit = Limit(given["rate"])
     left = given["count"]
     async for pieces in source:
@@ -509,8 +541,8 @@ async def _send_all(
 
 
 async def _complete(work: Awaitable[None], sending: Sending) -> None:
-    """Await `work`, which sends a portion. After a signal, complete the portion all the same, so
-    that the sent records have no gaps."""
+    """Await `work`, which sends a list of pieces. After a signal, it still sends the whole list,
+    within CLEANUP_TIMEOUT, so that no record is missing between records that were sent."""
     ended = asyncio.gather(work)
     try:
         await asyncio.shield(ended)
@@ -532,8 +564,8 @@ async def _in_transactions(
     send: Send,
     given: dict[str, Any],
 ) -> None:
-    """Send in transactions of `transaction_size` records, or in a single transaction. Errors and
-    signals abort the open transaction."""
+    """Send records in transactions of `transaction_size` records, or in one transaction for all
+    records. If an error or signal ends the command, abort the open transaction."""
     size = given["transaction_size"]
     left = size
     is_open = False
@@ -558,7 +590,7 @@ async def _in_transactions(
             await producer.commit_transaction()
             is_open = False
     except asyncio.CancelledError:
-        is_open = False  # `producer.stop` aborts the transaction, within CLEANUP_TIMEOUT
+        is_open = False  # `producer.stop(CLEANUP_TIMEOUT)` aborts the transaction
         raise
     finally:
         if is_open:

@@ -1,4 +1,4 @@
-"""Read properties files of Java's clients and of librdkafka (kcat)."""
+"""Read properties files of Java clients and of librdkafka (as kcat has them)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaConfigurationError
 
 log = logging.getLogger("aiokafka.cli")
 
-#: Our settings -> arguments of `create_ssl_context()`.
+#: Settings of `aiokafka.cli.settings` -> arguments of `create_ssl_context()`.
 TLS = {
     "ca_file": "cafile",
     "ca_data": "cadata",
@@ -26,14 +26,14 @@ TLS = {
     "crl_file": "crlfile",
 }
 _TLS_SETTINGS = {argument: name for name, argument in TLS.items()}
-# Arguments of `ClientCredentialsTokenProvider` -> our settings.
+# Arguments of `ClientCredentialsTokenProvider` -> settings of `aiokafka.cli.settings`.
 _TOKEN_SETTINGS = {
     "client_id": "username",
     "client_secret": "password",
     "scope": "token_scope",
     "token_endpoint_url": "token_endpoint_url",
 }
-# Names of Java and of librdkafka -> our settings.
+# Names of the Java client and of librdkafka -> settings of `aiokafka.cli.settings`.
 _TEXTS = {
     **{name: _TLS_SETTINGS[argument] for name, argument in shared.TLS.items()},
     **{name: _TOKEN_SETTINGS[argument] for name, argument in shared.OAUTH.items()},
@@ -100,9 +100,9 @@ _REFUSED = {
     "ssl.engine.location": "OpenSSL's engines are not supported",
     "ssl.sigalgs.list": "signature algorithms are those of OpenSSL's default",
 }
-# All names with these prefixes concern connections, so unknown ones are errors.
+# All names with these prefixes concern connections, so an unknown one is an error.
 _OF_CONNECTIONS = ("sasl.", "ssl.", "security.", "bootstrap.", "metadata.broker.")
-# Known names without effect on authentication and trust.
+# Known names that affect neither authentication nor the trust in brokers: they are ignored.
 _WITHOUT_EFFECT = shared.IDLE | {
     *("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol", "ssl.client.auth"),
     *("sasl.oauthbearer.jwt.validator.class", "security.inter.broker.protocol"),
@@ -114,96 +114,31 @@ _WITHOUT_EFFECT = shared.IDLE | {
     *("reconnect.backoff.jitter.ms", "request.required.acks", "acks", "group.id"),
 }
 _PREFIXES_WITHOUT_EFFECT = (*LOGIN_PREFIXES, "sasl.server.")
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _BLANK = "".join(map(chr, range(33)))
-
-
-# -- the file
-
-
-def decode(content: bytes) -> str:
-    """Decode a properties file as UTF-8, or else as ISO-8859-1, the encoding of Java.
-
-    Raises ValueError for other encodings.
-    """
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content:
-        raise ValueError("is not UTF-8 or ISO-8859-1")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
-
-
-def parse(text: str) -> dict[str, str]:
-    """Return the pairs of a properties file, with Java's comments, continued lines and escapes.
-
-    Raises KafkaConfigurationError for a malformed escape.
-    """
-    found = {}
-    for line in _logical_lines(text):
-        pair = _PAIR.fullmatch(line)
-        if pair is not None:
-            name = _unescape(pair[1], "a name")
-            found[name] = _unescape(pair[2], name)
-    return found
-
-
-def _logical_lines(text: str) -> list[str]:
-    lines: list[str] = []
-    pending = ""
-    for raw in re.split(r"\r\n|\r|\n", text):
-        line = raw.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            continue
-        lines.append(pending + line)
-        pending = ""
-    return [*lines, pending] if pending else lines
-
-
-def _unescape(text: str, name: str) -> str:
-    def plain(match: re.Match[str]) -> str:
-        code = match[1]
-        if len(code) == 5:
-            return chr(int(code[1:], 16))
-        if code == "u":
-            raise KafkaConfigurationError(f"{name}: \\u needs four hexadecimal digits behind it")
-        return _ESCAPES.get(code, code)
-
-    found = _ESCAPE.sub(plain, text)
-    try:
-        # Characters beyond \uffff are written as surrogate pairs.
-        return found.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise KafkaConfigurationError(f"{name}: contains a half of a surrogate pair") from None
 
 
 # -- names
 
 
 def is_connection_name(name: str) -> bool:
-    """Return whether `settings_of` reads or rejects a dotted name."""
+    """Return whether a dotted name concerns connections: `settings_of` reads or rejects it."""
     return name in _READ or name in _REFUSED or name.startswith(_OF_CONNECTIONS)
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of a dotted name is secret, so that -X must not set it."""
+    """Return whether the value of a dotted name is secret. -X rejects such a name, because other
+    users see command lines."""
     return name in _SECRETS
 
 
 def settings_of(pairs: Mapping[str, str], mechanism: str | None = None) -> dict[str, Any]:
-    """Return connection settings with the names of aiokafka.
+    """Convert the connection settings in `pairs` to settings of `aiokafka.cli.settings`.
 
-    Settings of producers, consumers and other programs are left out. `mechanism` takes precedence
-    over the SASL mechanism of the pairs. Raises KafkaConfigurationError for unknown names that are
-    similar to known ones, and for unsupported values.
+    Settings for producers, consumers and other programs are omitted. `mechanism` overrides the SASL
+    mechanism in `pairs`. Raises KafkaConfigurationError for unsupported values, and for unknown
+    names that concern connections or are similar to known names.
     """
-    # Java strips all values, even passwords.
+    # Java removes white space around all values, even around passwords.
     pairs = {name: value.strip(_BLANK) for name, value in pairs.items()}
     _check_names(pairs)
     found: dict[str, Any] = {}
@@ -287,7 +222,7 @@ def _stores(pairs: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, tup
 
 
 def _checks(pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings for the verification of brokers' certificates."""
+    """Return the settings that determine how brokers' certificates are verified."""
     found: dict[str, Any] = {}
     names = pairs.get(_NAMES_CHECK, "https").lower()
     try:
@@ -348,7 +283,7 @@ def _login(text: str, mechanism: str | None, found: Mapping[str, Any]) -> dict[s
     if login.mechanism and not mechanism:
         settings["sasl_mechanism"] = login.mechanism
     if login.mechanism == "OAUTHBEARER":
-        # As in Java, settings take precedence over the options of the login module.
+        # In Java, too, these settings override the options of the login module.
         settings = {name: value for name, value in settings.items() if name not in found} | {
             "sasl_mechanism": login.mechanism
         }

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def target(text: str) -> SendTo | None:
-    """Parse `any`, `controller`, `broker:1`, `leader:orders-0`, `group:billing` or
-    `transaction:loader`; return None for `all`. Raises click.BadParameter.
+    """Parse the destination of a request: `any`, `controller`, `broker:1`, `leader:orders-0`,
+    `group:billing` or `transaction:loader`. Returns None for `all`.
+
+    Raises click.BadParameter for other texts.
     """
     from aiokafka.admin import SendTo
 
@@ -44,12 +46,14 @@ def target(text: str) -> SendTo | None:
 @command(None, "request", prints=False)
 @click.argument("api", metavar="API")
 @click.argument("fields", default="{}", metavar="[JSON]")
-@click.option("--to", default="any", show_default=True, help="Which broker; see below.")
+@click.option(
+    "--to", default="any", show_default=True, help="Destination of the request (see above)."
+)
 async def commands(session: Session, api: str, fields: str, to: str) -> None:
     """Send a request of Kafka's protocol, and print the response as JSON.
 
-    API is a name such as DescribeGroups, and JSON has its fields by the names of
-    aiokafka.protocol.messages. --to is any, controller, all, broker:ID, leader:TOPIC-PARTITION,
+    API is a name such as DescribeGroups. JSON is an object with the fields of the request, named as
+    in aiokafka.protocol.messages. --to is any, controller, all, broker:ID, leader:TOPIC-PARTITION,
     group:NAME or transaction:ID.
 
     \b

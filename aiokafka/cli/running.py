@@ -1,8 +1,7 @@
-"""Run a command in an event loop and prompt the user, with clean-up after signals."""
+"""Run a command in an event loop, with clean-up after signals; prompt the user."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -16,14 +15,15 @@ import click
 
 T = TypeVar("T")
 
-#: Seconds that a command has after a signal to deliver, commit or abort.
+#: Seconds that a command has after a signal to deliver records, commit offsets or abort a
+#: transaction.
 CLEANUP_TIMEOUT = 10.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal ended the command. `failure` is the error of its clean-up, or None."""
+    """A signal ended the command. `failure` is the error of the command's clean-up, or None."""
 
     def __init__(self, number: int, failure: Exception | None = None) -> None:
         super().__init__(number)
@@ -34,13 +34,17 @@ class Interrupted(BaseException):
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` and return its result.
 
-    SIGINT and SIGTERM cancel `work`, so that it can commit, leave its group and close its clients;
-    then Interrupted is raised. A second signal ends the process at once.
+    The first SIGINT or SIGTERM cancels `work`, so that it can commit, leave its group and close its
+    clients; then raises Interrupted. A second signal ends the process at once.
     """
+    import asyncio  # takes as long as the rest of the start; --help and --version do without it
+
     return asyncio.run(_run_with_signals(work))
 
 
 async def _run_with_signals(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -56,8 +60,8 @@ async def _run_with_signals(work: Coroutine[Any, Any, T]) -> T:
         try:
             loop.add_signal_handler(number, note, number)
         except (NotImplementedError, ValueError, RuntimeError):
-            # Not supported on Windows, where asyncio.run() handles SIGINT, nor outside the main
-            # thread, which gets no signals.
+            # Windows does not support signal handlers of the loop; there, asyncio.run() handles
+            # SIGINT. Other threads than the main thread do not get signals.
             pass
     try:
         result = await work
@@ -74,14 +78,14 @@ async def _run_with_signals(work: Coroutine[Any, Any, T]) -> T:
     return result
 
 
-# -- Prompts: confirmation before data is lost, and secrets
+# -- Prompts: for a confirmation before data is lost, and for secrets
 
 
 _SIGNAL_INTERVAL = 0.25
-"""Seconds between interruptions of a blocking system call, to handle signals."""
+"""Seconds between interruptions of a blocking system call, so that Python handles signals."""
 
 
-YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 """The option of commands that call `agree`."""
 
 
@@ -90,9 +94,9 @@ class NotAgreedError(click.ClickException):
 
 
 def agree(question: str, yes: bool) -> None:
-    """Ask the user to confirm, unless `--yes` was given.
+    """Prompt the user to confirm. With `--yes`, return at once.
 
-    Raises NotAgreedError if the user does not confirm, and click.UsageError at the end of stdin.
+    Raises NotAgreedError if the user answers no, and click.UsageError if stdin has ended.
     """
     if yes:
         return
@@ -108,21 +112,22 @@ def agree(question: str, yes: bool) -> None:
 
 
 def can_ask() -> bool:
-    """Return whether a user can be prompted for a secret. The shell may close stdin (<&-)."""
+    """Return whether a user can be prompted: stdin is a terminal, and not closed (<&-)."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def secret(what: str, *, twice: bool = False) -> str:
-    """Prompt for a secret, which is not displayed."""
+    """Prompt for a secret without displaying it; with `twice`, also for its repetition."""
     return str(
         wait_for(lambda: click.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
     )
 
 
 def wait_for(read: Callable[[], T]) -> T:
-    """Return the result of `read`, which blocks on a terminal or pipe.
+    """Return the result of `read`, a function that blocks on a terminal or pipe.
 
-    A signal raises Interrupted at once; the event loop would handle it only after `read` returns.
+    A signal raises Interrupted at once. Without this, the event loop would handle the signal only
+    after `read` has returned.
     """
     with _signals_raise():
         return read()
@@ -130,13 +135,13 @@ def wait_for(read: Callable[[], T]) -> T:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Raise Interrupted in the block when a signal arrives.
+    """Raise Interrupted in the `with` block if a signal arrives.
 
-    1. A signal that arrives while a system call blocks interrupts the call, and the interpreter
-       runs the handler.
-    2. For a signal that arrives just before the call, the interpreter only sets a flag, and then
-       the call blocks. This happens on a busy machine, between the prompt and the read.
-    3. Therefore a timer interrupts the call periodically, and the interpreter checks the flag.
+    1. A signal that arrives while a system call blocks interrupts the call, and Python runs the
+       handler, which raises.
+    2. For a signal that arrives just before the call, Python only sets a flag, and then the call
+       blocks. This happens on a busy machine, between the prompt and the read.
+    3. Therefore a timer interrupts the call periodically, so that Python checks the flag.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread handles signals
@@ -150,7 +155,7 @@ def _signals_raise() -> Iterator[None]:
     if sys.platform != "win32":
         handlers[signal.SIGALRM] = lambda number, frame: None
     before = {number: signal.getsignal(number) for number in handlers}
-    wakes = signal.set_wakeup_fd(-1)  # keep the signals from the event loop
+    wakes = signal.set_wakeup_fd(-1)  # so that the event loop does not get these signals as well
     try:
         for number, handler in handlers.items():
             signal.signal(number, handler)

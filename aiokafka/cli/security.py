@@ -10,7 +10,7 @@ import click
 
 from aiokafka.cli.arguments import Finite, distinct
 from aiokafka.cli.running import YES, agree, can_ask, secret
-from aiokafka.cli.session import Session, command
+from aiokafka.cli.session import Session, Verbs, command
 from aiokafka.cli.settings import read_file, read_stdin
 from aiokafka.errors import DelegationTokenNotFound
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
         QuotaEntity,
     )
 
-acls = click.Group(help="List, add and delete entries of access control lists.")
-users = click.Group(help="List users that log in by SCRAM, set their passwords, delete them.")
-quotas = click.Group(help="Show and change how much clients may send, fetch and ask for.")
+acls = Verbs(help="List, add and delete entries of access control lists.")
+users = Verbs(help="List users with SCRAM passwords; set and delete passwords.")
+quotas = Verbs(help="Show and change quotas of users, client ids and IP addresses.")
 
 _ACL = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
 _MECHANISM = click.option(
@@ -42,7 +42,7 @@ def _acl_row(binding: AclBinding) -> dict[str, Any]:
 
 
 def _member(kind: Any, text: str) -> Any:
-    """Parse the name of an enum's member in any case. Raises click.BadParameter."""
+    """Return the member of an enum for its name in any case. Raises click.BadParameter."""
     try:
         return kind[text.upper().replace("-", "_")]
     except KeyError:
@@ -51,7 +51,10 @@ def _member(kind: Any, text: str) -> Any:
 
 
 def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
-    """Return a filter for a resource `type:name` and the given options."""
+    """Return a filter for a resource `type:name` (None: all resources) and the given options.
+
+    Raises click.BadParameter for an unknown name of an enum's member.
+    """
     from aiokafka.admin import AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 
     found: dict[str, Any] = {}
@@ -70,7 +73,7 @@ def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME", help="read, write, describe ...")
 async def list_acls(session: Session, resource: str | None, **given: str | None) -> None:
-    """List entries, all or those about a resource such as topic:orders.
+    """List ACL entries: all, or those for a resource such as topic:orders.
 
     \b
     Example:
@@ -86,9 +89,9 @@ async def list_acls(session: Session, resource: str | None, **given: str | None)
 @click.argument("resource", metavar="TYPE:NAME")
 @click.argument("principal", metavar="User:NAME")
 @click.argument("operations", nargs=-1, required=True)
-@click.option("--deny", is_flag=True, help="Forbid it instead.")
-@click.option("--prefixed", is_flag=True, help="For all names that begin so.")
-@click.option("--host", default="*", show_default=True, help="For clients of this address.")
+@click.option("--deny", is_flag=True, help="Deny instead of allow.")
+@click.option("--prefixed", is_flag=True, help="The name is a prefix of resource names.")
+@click.option("--host", default="*", show_default=True, help="For clients with this IP address.")
 async def add_acls(
     session: Session,
     resource: str,
@@ -98,7 +101,7 @@ async def add_acls(
     prefixed: bool,
     host: str,
 ) -> None:
-    """Allow a principal OPERATIONS on a resource, or deny them.
+    """Allow or deny (--deny) OPERATIONS on a resource to a principal.
 
     \b
     Example:
@@ -133,12 +136,13 @@ async def add_acls(
 @click.argument("resource", metavar="TYPE[:NAME]")
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME")
-@click.option("--prefixed", is_flag=True, help="Those for all names that begin so.")
+@click.option("--prefixed", is_flag=True, help="Delete entries for a prefix of names.")
 @YES
 async def delete_acls(
     session: Session, resource: str, prefixed: bool, yes: bool, **given: str | None
 ) -> None:
-    """Delete entries about a resource, and show them. TYPE alone selects all of this type.
+    """Delete the ACL entries for a resource, and show them. TYPE alone selects the entries for all
+    resources of this type.
 
     \b
     Example:
@@ -147,11 +151,11 @@ async def delete_acls(
     if prefixed:
         given["pattern_type"] = "prefixed"
     elif ":" in resource:
-        # Do not delete prefixed entries of the same name, which `add --prefixed` creates.
+        # Do not delete PREFIXED entries with the same name, which `acls add --prefixed` creates.
         given["pattern_type"] = "literal"
     wanted = _filter(resource, given)
     if resource.endswith(":"):
-        # The empty name selects all resources of this type, which is probably a mistake.
+        # An empty name would select all resources of this type, which is probably a mistake.
         raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
     async with session.admin() as admin:
         if not yes:
@@ -165,7 +169,7 @@ async def delete_acls(
 @command(users, "list")
 @click.argument("names", nargs=-1, metavar="[USER]...")
 async def list_users(session: Session, names: tuple[str, ...]) -> None:
-    """List users and their mechanisms.
+    """List users and the SCRAM mechanisms for which they have passwords.
 
     \b
     Example:
@@ -184,11 +188,12 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
 @command(users, "set", prints=False)
 @click.argument("user")
 @_MECHANISM
-@click.option("--new-password-file", metavar="FILE", help="Read it from there; - is stdin.")
+@click.option("--new-password-file", metavar="FILE", help="File with the new password; - is stdin.")
 async def set_user(
     session: Session, user: str, mechanism: str, new_password_file: str | None
 ) -> None:
-    """Set the password of a new or existing user. Prompts for the password, or reads a file.
+    """Set the password of a new or existing user. Prompts for the password, or reads it from a
+    file.
 
     \b
     Example:
@@ -215,7 +220,7 @@ async def set_user(
 @_MECHANISM
 @YES
 async def delete_user(session: Session, user: str, mechanism: str, yes: bool) -> None:
-    """Delete the password of a user for a mechanism.
+    """Delete the password of a user for one mechanism.
 
     \b
     Example:
@@ -228,7 +233,8 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
-    """Parse limits from `name=number`; a `name` alone becomes None. Raises click.BadParameter."""
+    """Parse limits of quotas from `name=number`. A `name` alone becomes None, which removes the
+    limit. Raises click.BadParameter."""
     return distinct(map(_limit, texts))
 
 
@@ -271,14 +277,20 @@ async def list_quotas(session: Session) -> None:
 
 @command(quotas, "alter", prints=False)
 @click.argument("changes", nargs=-1, required=True, metavar="NAME=NUMBER...")
-@click.option("--user", metavar="NAME", help="Of this user; <default>: of those without their own.")
-@click.option("--client-id", metavar="NAME", help="Of this client id; may go with --user.")
-@click.option("--ip", metavar="ADDRESS", help="Of clients at this address.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+@click.option(
+    "--user",
+    metavar="NAME",
+    help="For this user; <default>: for users without limits of their own.",
+)
+@click.option(
+    "--client-id", metavar="NAME", help="For this client id; can be combined with --user."
+)
+@click.option("--ip", metavar="ADDRESS", help="For clients with this IP address.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
 async def alter_quotas(
     session: Session, changes: tuple[str, ...], dry_run: bool, **given: str | None
 ) -> None:
-    """Set limits; a NAME alone removes its limit. Other limits stay.
+    """Set limits of quotas. A NAME alone removes its limit; other limits are not changed.
 
     \b
     Example:
@@ -293,7 +305,7 @@ async def alter_quotas(
 # -- Delegation tokens (KIP-48)
 
 
-tokens = click.Group(help="List, create, renew and expire delegation tokens.")
+tokens = Verbs(help="List, create, renew and expire delegation tokens.")
 
 _TOKEN = ("token_id", "owner", "requester", "renewers", "expires", "ends")
 _HOUR_MS = 3_600_000
@@ -313,9 +325,11 @@ def token_row(token: DelegationToken) -> dict[str, Any]:
 
 
 @command(tokens, "list")
-@click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Only those of these.")
+@click.option(
+    "--owner", "owners", multiple=True, metavar="User:NAME", help="Only tokens of this owner."
+)
 async def list_tokens(session: Session, owners: tuple[str, ...]) -> None:
-    """List tokens without their secrets. Times are milliseconds since 1970.
+    """List delegation tokens without their secrets. Times are milliseconds since 1970.
 
     \b
     Example:
@@ -327,14 +341,24 @@ async def list_tokens(session: Session, owners: tuple[str, ...]) -> None:
 
 
 @command(tokens, "create")
-@click.option("--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it.")
-@click.option("--owner", metavar="User:NAME", help="For this user instead of oneself.")
-@click.option("--hours", type=Finite(0), help="Its longest life; else the broker's.")
+@click.option(
+    "--renewer",
+    "renewers",
+    multiple=True,
+    metavar="User:NAME",
+    help="A user who may renew it; may be repeated.",
+)
+@click.option("--owner", metavar="User:NAME", help="Create it for this user; default: for oneself.")
+@click.option(
+    "--hours",
+    type=Finite(0),
+    help="Maximum lifetime in hours; default: as the broker is configured.",
+)
 async def create_token(
     session: Session, renewers: tuple[str, ...], owner: str | None, hours: float | None
 ) -> None:
-    """Create a token, and show it with its secret. SCRAM takes its id and secret as user and
-    password.
+    """Create a delegation token, and show it with its secret. To use the token, log in by SCRAM,
+    with its id as the user name and the secret as the password.
 
     \b
     Example:
@@ -349,9 +373,11 @@ async def create_token(
 
 @command(tokens, "renew", prints=False)
 @click.argument("token_id")
-@click.option("--hours", type=Finite(0), help="For how long; else as configured.")
+@click.option(
+    "--hours", type=Finite(0), help="Hours until it expires; default: as the broker is configured."
+)
 async def renew_token(session: Session, token_id: str, hours: float | None) -> None:
-    """Extend the lifetime of a token.
+    """Renew a token, so that it expires later.
 
     \b
     Example:
@@ -367,7 +393,7 @@ async def renew_token(session: Session, token_id: str, hours: float | None) -> N
 @click.argument("token_id")
 @YES
 async def expire_token(session: Session, token_id: str, yes: bool) -> None:
-    """End a token at once.
+    """Expire a token at once.
 
     \b
     Example:

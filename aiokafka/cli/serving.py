@@ -14,7 +14,7 @@ commands = click.Group(help="Serve a fake cluster to programs in any language.")
 
 
 def new_topic(text: str) -> tuple[str, int, int]:
-    """Parse `name[:partitions[:replicas]]`. Raises click.BadParameter."""
+    """Parse a topic from `name[:partitions[:replicas]]`. Raises click.BadParameter."""
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(is_number(each) and int(each) for each in numbers):
         raise click.BadParameter(
@@ -30,11 +30,15 @@ def new_topic(text: str) -> tuple[str, int, int]:
     type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="Port of the first broker; the others follow it. 0: any free ones.",
+    help="Port of the first broker; others get the next ports. 0: any free ports.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--brokers", type=click.IntRange(1, 100), default=1, show_default=True, help="How many."
+    "--brokers",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Number of brokers.",
 )
 @click.option(
     "--topic",
@@ -48,7 +52,7 @@ def new_topic(text: str) -> tuple[str, int, int]:
     default="4.3",
     show_default=True,
     metavar="RELEASE",
-    help="Behave like this release of Kafka, 0.9 to 4.3.",
+    help="Behave like this release of Kafka, 0.9 to 4.4.",
 )
 @click.option(
     "--broker-config",
@@ -65,9 +69,9 @@ def serve(
     as_version: str,
     settings: tuple[str, ...],
 ) -> None:
-    """Serve a fake cluster until Ctrl-C. Records live in memory.
+    """Serve a fake cluster until Ctrl-C. It keeps records in memory only.
 
-    The first line of stdout is the address for clients, once all brokers listen.
+    When all brokers accept connections, prints the address for clients as the first line on stdout.
 
     \b
     Example:

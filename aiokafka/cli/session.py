@@ -1,4 +1,4 @@
-"""`command` and `Session`, which all commands share: connection flags, clients, and the output."""
+"""`command` and `Session`, used by all commands: connection options, clients, and the output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokafka.cli.settings import client_options, find_settings, read_line
 from aiokafka.errors import AdminItemsError
 
 if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaShareConsumer
     from aiokafka.admin import AIOKafkaAdminClient
 
 K = TypeVar("K")
@@ -28,59 +28,107 @@ Body = Callable[..., Coroutine[Any, Any, Any]]
 
 _FLAGS = (
     click.option(
-        "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="Where the cluster is."
+        "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers to connect to first."
     ),
     click.option(
         "--bootstrap-controllers",
         metavar="HOST:PORT,...",
-        help="Controllers to ask instead of brokers, for administration.",
+        help="Controllers to connect to instead of brokers (administration).",
     ),
     click.option("--profile", metavar="NAME", help="Profile of the configuration file."),
     click.option("--config", metavar="FILE", help="The configuration file (TOML)."),
     click.option("--properties", metavar="FILE", help="Properties file of a Java client."),
     click.option("--security-protocol", metavar="NAME", help="PLAINTEXT, SSL, SASL_SSL ..."),
     click.option("--sasl-mechanism", metavar="NAME", help="PLAIN, SCRAM-SHA-256, GSSAPI ..."),
-    click.option("--username", metavar="NAME", help="User of PLAIN and SCRAM."),
-    click.option("--password-file", metavar="FILE", help="File with the password."),
+    click.option("--username", metavar="NAME", help="User name for PLAIN and SCRAM."),
+    click.option("--password-file", metavar="FILE", help="File that contains the password."),
     click.option(
-        "--password-stdin", is_flag=True, help="Read the password from stdin's first line."
+        "--password-stdin", is_flag=True, help="Read the password from the first line of stdin."
     ),
     click.option("--ca-file", metavar="FILE", help="Certificates to trust (PEM)."),
     click.option("--cert-file", metavar="FILE", help="The client's certificate (PEM)."),
     click.option("--key-file", metavar="FILE", help="The key of the certificate (PEM)."),
     click.option("-X", "options", metavar="NAME=VALUE", multiple=True, help="Any client option."),
     click.option("-v", "--verbose", is_flag=True, help="Show the client's warnings."),
-    click.option("--debug", is_flag=True, help="Show the client's log and a traceback."),
+    click.option(
+        "--debug", is_flag=True, help="Show the client's debug log, and tracebacks of errors."
+    ),
 )
+# The names of the options that the help lists as those of the connection.
+_CONNECTION = {
+    *("bootstrap_servers", "bootstrap_controllers", "profile", "config", "properties"),
+    *("security_protocol", "sasl_mechanism", "username", "password_file", "password_stdin"),
+    *("ca_file", "cert_file", "key_file", "options"),
+}
 _OUTPUT = click.option(
     "-o",
     "--output",
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="How to print; json is one object a line.",
+    help="Format of the output; json has one object per line.",
 )
 
 
+class Verbs(click.Group):
+    """A group of commands. Its help shows the first sentence of each command in full."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands; long summaries are wrapped, not cut."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, each.get_short_help_str(limit=200)) for name, each in found if each]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Verb(click.Command):
+    """A command whose help lists its own options before those of the connection."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write two sections of options."""
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                (shared if parameter.name in _CONNECTION else own).append(record)
+        for title, rows in (("Options", own), ("Connection", shared)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
 class Session:
-    """One run of a command: creates clients from the connection flags, and prints the results."""
+    """One run of a command: creates clients from the connection options, and prints results."""
 
     def __init__(self, flags: dict[str, Any], form: str = "table") -> None:
         self.output = Output(form)
-        #: The error that the command raises after it has printed its results.
+        #: The error to raise after the command has printed its results; None if there is none.
         self.failure: Exception | None = None
         self._flags = flags
         self._found: dict[str, Any] | None = None
-        # Read the password before the command reads records or a confirmation from stdin.
+        # Read the password before the command itself reads stdin, for records or a confirmation.
         self._password = read_line() if flags.get("password_stdin") else None
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Keyword arguments of all clients."""
+        """The keyword arguments with which all clients are created."""
         if self._found is None:
             settings = find_settings(self._flags, os.environ)
             self._found = client_options(_with_password(settings, self._password))
         return self._found
+
+    def other(self, flags: dict[str, Any]) -> Session:
+        """Return a session for a second cluster. These flags replace those of the same names; a
+        profile replaces all of them, and the variables of the environment except for the file."""
+        profile = flags.get("profile")
+        if profile is not None:
+            kept = {"config": self._flags.get("config"), "profile": profile}
+            found = Session({**dict.fromkeys(self._flags), **kept}, self.output.form)
+            found._found = client_options(find_settings(found._flags, _file_variables()))
+            return found
+        given = {name: value for name, value in flags.items() if value is not None}
+        return Session({**self._flags, **given, "password_stdin": None}, self.output.form)
 
     def admin(self) -> AIOKafkaAdminClient:
         """Create an admin client."""
@@ -89,8 +137,10 @@ class Session:
         return AIOKafkaAdminClient(**self.client_options)
 
     def admin_for_client(self) -> AIOKafkaAdminClient:
-        """Create an admin client for a command that has a producer or consumer. Ignores options
-        (-X) that an admin client does not have."""
+        """Create an admin client for a command that has a producer or consumer.
+
+        Ignores those options of -X that an admin client does not have.
+        """
         from aiokafka.admin import AIOKafkaAdminClient
         from aiokafka.options import AdminOptions
 
@@ -99,16 +149,22 @@ class Session:
         return AIOKafkaAdminClient(**options)
 
     def producer(self, **options: Any) -> AIOKafkaProducer:
-        """Create a producer. Options of the user (-X) override `options`."""
+        """Create a producer. The user's options (-X) override `options`."""
         from aiokafka import AIOKafkaProducer
 
         return AIOKafkaProducer(**{**options, **self._broker_client_options()})
 
     def consumer(self, **options: Any) -> AIOKafkaConsumer:
-        """Create a consumer. Options of the user (-X) override `options`."""
+        """Create a consumer. The user's options (-X) override `options`."""
         from aiokafka import AIOKafkaConsumer
 
         return AIOKafkaConsumer(**{**options, **self._broker_client_options()})
+
+    def share_consumer(self, *topics: str, **options: Any) -> AIOKafkaShareConsumer[Any, Any]:
+        """Create a share consumer. The user's options (-X) override `options`."""
+        from aiokafka import AIOKafkaShareConsumer
+
+        return AIOKafkaShareConsumer(*topics, **{**options, **self._broker_client_options()})
 
     def _broker_client_options(self) -> dict[str, Any]:
         options = self.client_options
@@ -120,7 +176,7 @@ class Session:
         self, call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
     ) -> Mapping[K, Any]:
         """Return the results of an admin call about items, such as topics. If items have failed,
-        the command raises their errors after it has printed the results.
+        their errors are raised after the command has printed the results (`failure`).
 
         The arguments are those of `failures.parts`.
         """
@@ -130,7 +186,7 @@ class Session:
         return found
 
     def fail_at_end(self, error: AdminItemsError) -> None:
-        """Raise `error` after the command has printed its results, together with earlier errors."""
+        """Add `error` to `failure`, which is raised after the command has printed its results."""
         earlier = self.failure.errors if isinstance(self.failure, AdminItemsError) else {}
         self.failure = AdminItemsError({**earlier, **error.errors}, error.results)
 
@@ -142,8 +198,18 @@ class Session:
         return result
 
 
+def _file_variables() -> dict[str, str]:
+    """Return the variables of the environment that say where the configuration file is."""
+    names = ("AIOKAFKA_CONFIG", "XDG_CONFIG_HOME")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, Any]:
-    """Add the password from stdin, or prompt for the password of a user name without a password."""
+    """Add the password that was read from stdin. If there is a user name without any password,
+    prompt for the password.
+
+    Raises click.UsageError if no user can be prompted.
+    """
     if password is not None:
         return {**settings, "password": password}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
@@ -157,9 +223,11 @@ def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, 
 
 
 def command(group: click.Group | None, name: str, *, prints: bool = True) -> Callable[[Body], Any]:
-    """Create a command from a coroutine function, which gets the session and its own options.
+    """Create a command from a coroutine function, whose arguments are the session and the command's
+    own options.
 
-    The docstring of the function is the help text. With `prints` the command has --output.
+    The docstring of the function is the help text. With `prints`, the command has the option
+    --output.
     """
 
     def decorate(function: Body) -> Any:
@@ -174,12 +242,12 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # click puts the last added options first, but the command's own options must come first.
+        # click lists the options added last first, but the command's own options must be first.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]
         found.__click_params__ = shared + params[:own]
-        made = click.command(name)(found)
+        made = click.command(name, cls=Verb)(found)
         if group is not None:
             group.add_command(made)
         return made

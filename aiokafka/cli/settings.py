@@ -10,22 +10,25 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from aiokafka import _properties as shared
 from aiokafka.cli import properties
 from aiokafka.cli.running import wait_for
 from aiokafka.errors import KafkaConfigurationError
 
 __all__ = [
     "client_options",
+    "default_file",
     "expanded",
     "find_settings",
     "option_value",
     "profile_settings",
+    "profiles_in",
     "read_file",
     "read_line",
     "read_stdin",
 ]
 
-#: Settings with an environment variable: AIOKAFKA_ and the name in capitals.
+#: Settings that can also be given by an environment variable: AIOKAFKA_ and the name in capitals.
 NAMES = (
     "bootstrap_servers",
     "bootstrap_controllers",
@@ -43,11 +46,12 @@ NAMES = (
     "token_scope",
 )
 #: Environment variables that are not settings.
-_OTHER_VARIABLES = ("CONFIG", "DEBUG", "NO_EXTENSIONS", "PROFILE", "PROPERTIES")
-#: Options of -X whose values are text, even if a value looks like a number.
+_OTHER_VARIABLES = ("CONFIG", "DEBUG", "DEFAULTS", "NO_EXTENSIONS", "PROFILE", "PROPERTIES")
+#: Options of -X whose values stay text, even if a value looks like a number.
 TEXTS = frozenset(
     {
         *("client_id", "client_rack", "group_id", "group_instance_id", "group_remote_assignor"),
+        "proxy_url",
         *("sasl_kerberos_domain_name", "sasl_kerberos_keytab", "sasl_kerberos_principal"),
         *("sasl_kerberos_service_name", "sasl_plain_username", "transactional_id"),
     }
@@ -65,10 +69,10 @@ _SECRETS = {"sasl_plain_password", "password", "key_password"}
 
 
 def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of all sources. In order of precedence, the sources are the options of
-    -X, other flags, the environment, the properties file, and the profile.
+    """Return the settings of all sources. The sources, by precedence: the options of -X, the other
+    flags, the environment, the properties file, the profile.
 
-    `flags` has settings by name, and the files to read as `profile`, `config` and `properties`.
+    `flags` has settings by name; `profile`, `config` and `properties` in it name files to read.
     Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable file.
     """
     _check_variables(environment)
@@ -76,7 +80,11 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
     found = _profile(flags, environment)
     path = flags.get("properties") or environment.get("AIOKAFKA_PROPERTIES")
     if path:
-        pairs = properties.parse(_read(Path(path), properties.decode))
+        text = _read(Path(path), shared.decode)
+        try:
+            pairs = shared.parse(text)
+        except ValueError as error:
+            raise KafkaConfigurationError(str(error)) from None
         stronger = (
             *(own.get("sasl_mechanism"), foreign.get("sasl_mechanism")),
             *(flags.get("sasl_mechanism"), environment.get("AIOKAFKA_SASL_MECHANISM")),
@@ -92,8 +100,11 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
 
 
 def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (own, foreign): -X options with the names of aiokafka, and settings from -X options
-    with the names of Java's client or librdkafka."""
+    """Parse -X options. Return (own, foreign): the options with names of aiokafka, and the settings
+    for options with names of the Java client or librdkafka.
+
+    Raises KafkaConfigurationError for a malformed option and for a secret.
+    """
     own: dict[str, Any] = {}
     foreign: dict[str, str] = {}
     for text in texts:
@@ -110,7 +121,7 @@ def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _check_variables(environment: Mapping[str, str]) -> None:
-    """Raise KafkaConfigurationError for a misspelt environment variable."""
+    """Raise KafkaConfigurationError if the name of an environment variable seems to be misspelt."""
     known = [*(name.upper() for name in NAMES), *_OTHER_VARIABLES]
     prefix = "AIOKAFKA_"
     for variable in environment:
@@ -134,10 +145,10 @@ def _not_public(name: str) -> KafkaConfigurationError:
 
 
 def read_file(path: Path) -> str:
-    """Return the text of a file or pipe; signals interrupt the read.
+    """Return the text of a file or pipe. Signals interrupt the read.
 
-    Raises KafkaConfigurationError for more than a megabyte or text that is not UTF-8, and OSError
-    for an unreadable file.
+    Raises KafkaConfigurationError if it is longer than a megabyte or is not UTF-8, and OSError if
+    it cannot be read.
     """
     return _read(path, _utf_8)
 
@@ -151,14 +162,15 @@ def _read(path: Path, decode: Callable[[bytes], str]) -> str:
 
 
 def read_stdin() -> str:
-    """Return the text of stdin up to its end. Raises KafkaConfigurationError as `read_file`."""
+    """Return the text of stdin up to its end. Raises KafkaConfigurationError as `read_file`
+    does."""
     return _as_text("stdin", wait_for(lambda: _stdin().buffer.read(_LONGEST + 1)))
 
 
 def read_line() -> str:
-    """Return the first line of stdin, and leave the rest unread for the command.
+    """Return the first line of stdin. The command can still read the rest.
 
-    Raises KafkaConfigurationError as `read_file`.
+    Raises KafkaConfigurationError as `read_file` does.
     """
     fd = _stdin().fileno()
 
@@ -194,8 +206,10 @@ def _as_text(name: str, content: bytes, decode: Callable[[bytes], str] = _utf_8)
 
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the settings of a source, which takes precedence over earlier sources."""
-    # An alternative, such as password_file, replaces the alternatives of earlier sources.
+    """Add the settings of a source to `found`. They override the settings of sources added
+    before."""
+    # A setting also overrides its alternatives: password_file, for example, removes the password of
+    # a source added before.
     for names in _EITHER:
         if not more.keys().isdisjoint(names):
             for name in names:
@@ -204,11 +218,11 @@ def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def option_value(text: str) -> tuple[str, Any]:
-    """Parse `name=value` of a client option.
+    """Parse `name=value` of a client option (-X).
 
-    Numbers, true, false and none are converted, except for options in `TEXTS` (a rack may be called
-    1), where only none is converted. Raises KafkaConfigurationError without a `=`, and for a
-    password.
+    Numbers, true, false and none are converted. For an option in `TEXTS`, such as client_rack, only
+    none is converted, because its text may be 1. Raises KafkaConfigurationError if the = is
+    missing, and for a password.
     """
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_").replace("-", "_")
@@ -216,6 +230,11 @@ def option_value(text: str) -> tuple[str, Any]:
         raise KafkaConfigurationError(f"-X {text}: must be name=value")
     if name in _SECRETS:
         raise _not_public(name)
+    if name == "proxy_url" and "@" in value:
+        raise KafkaConfigurationError(
+            "-X proxy_url: other users see command lines; put a proxy's password into a profile or "
+            "into the file of AIOKAFKA_DEFAULTS"
+        )
     words = {"true": True, "false": False, "none": None, "null": None}
     if name in TEXTS:
         return name, None if value.lower() in ("none", "null") else value
@@ -232,19 +251,24 @@ def option_value(text: str) -> tuple[str, Any]:
 def _profile(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     named = flags.get("config") or environment.get("AIOKAFKA_CONFIG")
     wanted = flags.get("profile") or environment.get("AIOKAFKA_PROFILE")
-    path = expanded(named) if named else _default_file(environment)
+    path = expanded(named) if named else default_file(environment)
     if path is None:
         if wanted:
             raise KafkaConfigurationError(
                 f"profile {wanted!r}: there is no home directory to look in; use --config"
             )
         return {}
-    if not named and not wanted and not path.is_file():
-        return {}
+    if not path.is_file() and not named:
+        if not wanted:
+            return {}
+        raise KafkaConfigurationError(
+            f"profile {wanted!r}: there is no {path}; `aiokafka profile create {wanted}` makes it"
+        )
     return profile_settings(read_file(path), str(path), wanted)
 
 
-def _default_file(environment: Mapping[str, str]) -> Path | None:
+def default_file(environment: Mapping[str, str]) -> Path | None:
+    """Return the path of the configuration file; None without a home directory."""
     home = environment.get("XDG_CONFIG_HOME")
     try:
         return (Path(home) if home else Path.home() / ".config") / "aiokafka" / "config.toml"
@@ -253,7 +277,8 @@ def _default_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def expanded(path: str) -> Path:
-    """Replace `~` in a path. Raises KafkaConfigurationError without a home directory."""
+    """Replace `~` in a path by the home directory. Raises KafkaConfigurationError if there is
+    none."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -261,18 +286,13 @@ def expanded(path: str) -> Path:
 
 
 def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]:
-    """Return the settings of the wanted profile, or of the `default` profile of the file.
+    """Return the settings of a profile in a TOML file: of `wanted`, or of the profile that
+    `default` in the file names; {} if neither is given.
 
-    Raises KafkaConfigurationError for an unknown profile or unknown settings.
+    `path` is for error texts. Raises KafkaConfigurationError for malformed TOML, an unknown
+    profile, unknown settings, and values of another type.
     """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise KafkaConfigurationError(f"{path}: {error}") from None
+    content = _toml(text, path)
     profiles = content.get("profiles", {})
     if not isinstance(profiles, dict):
         raise KafkaConfigurationError(f"{path}: `profiles` must be a table")
@@ -302,8 +322,31 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
     return {**found, **options}
 
 
+def profiles_in(text: str, path: str) -> tuple[dict[str, Any], str | None]:
+    """Return the profiles in a TOML file by name, and the name of the default (None without one).
+
+    Raises KafkaConfigurationError for malformed TOML.
+    """
+    content = _toml(text, path)
+    profiles, default = content.get("profiles", {}), content.get("default")
+    if not isinstance(profiles, dict):
+        raise KafkaConfigurationError(f"{path}: `profiles` must be a table")
+    return profiles, default if isinstance(default, str) else None
+
+
+def _toml(text: str, path: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return dict(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise KafkaConfigurationError(f"{path}: {error}") from None
+
+
 def _fits(setting: str, value: Any) -> bool:
-    """Return whether a setting of a profile may have this value."""
+    """Return whether the type of a value is right for a setting of a profile."""
     if setting == "check_hostname":
         return isinstance(value, bool)
     if setting.startswith("bootstrap_") and isinstance(value, list):
@@ -312,11 +355,12 @@ def _fits(setting: str, value: Any) -> bool:
 
 
 def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments of a client for these settings.
+    """Convert settings to the keyword arguments of a client.
 
-    Raises KafkaConfigurationError for settings that contradict each other.
+    Raises KafkaConfigurationError for settings that contradict each other, and for files that
+    cannot be used.
     """
-    found = dict(settings)
+    found = {"client_id": "aiokafka-cli", **settings}
     context = _tls_context(found)
     protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
     found["security_protocol"] = protocol
@@ -344,7 +388,10 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
-    """Remove the settings of TLS from `found`, and return a context with them; None without TLS."""
+    """Remove the TLS settings from `found`; return a context made from them, None without TLS.
+
+    Raises KafkaConfigurationError for certificates without TLS, and for unusable files.
+    """
     tls = {to: found.pop(name) for name, to in properties.TLS.items() if name in found}
     check_hostname = found.pop("check_hostname", True)
     check_certificate = found.pop("check_certificate", True)
@@ -361,7 +408,7 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
     given = _given_certificates(tls)
     try:
         context = create_ssl_context(**given)
-    except OSError as error:  # ssl.SSLError, its subclass, names no file
+    except OSError as error:  # such as ssl.SSLError, which does not name the file
         named = ", ".join(str(path) for name, path in given.items() if name.endswith("file"))
         reason = error.strerror or str(error)
         raise KafkaConfigurationError(f"TLS, {named or 'settings'}: {reason}") from error
@@ -375,14 +422,14 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
 
 
 def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of `create_ssl_context`. In place of a file name, accept a directory of
-    certificates or PEM text."""
+    """Return the arguments of `create_ssl_context`. The value of a setting for a file may also be
+    PEM text, and that of `cafile` a directory of certificates."""
     given = {}
     for name, value in tls.items():
         if not name.endswith("file"):
             given[name] = value
         elif "-----BEGIN" in value:
-            # PEM from an environment variable. Used as a path, the PEM would be printed in errors.
+            # PEM text, as environment variables may have. As a path, it would be printed in errors.
             given[name.replace("file", "data")] = value
         else:
             path = os.path.expanduser(value)
@@ -391,8 +438,11 @@ def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token_provider(found: dict[str, Any]) -> Any:
-    """Remove the settings of OAUTHBEARER from `found`; return a token provider, or None without
-    settings."""
+    """Remove the OAUTHBEARER settings from `found`; return a token provider made from them.
+
+    Returns None without such settings. Raises KafkaConfigurationError if settings are
+    missing, or contradict each other.
+    """
     path, url = found.pop("token_file", None), found.pop("token_endpoint_url", None)
     scope = found.pop("token_scope", None)
     extensions = found.pop("token_extensions", None)
@@ -401,7 +451,7 @@ def _token_provider(found: dict[str, Any]) -> Any:
     if found.get("sasl_mechanism") == "AWS_MSK_IAM":
         from aiokafka.oauth import MskIamTokenProvider
 
-        # Brokers of MSK accept the same credentials by OAUTHBEARER.
+        # MSK brokers also accept these credentials as OAUTHBEARER tokens.
         found["sasl_mechanism"] = "OAUTHBEARER"
         return MskIamTokenProvider(profile=profile)
     if path and url:

@@ -1,4 +1,5 @@
-"""Pipes, rate limits, progress and missing topics, for `produce`, `consume` and `perf`."""
+"""Pipes, rate limits, progress and missing topics: code that `produce`, `consume` and `perf`
+share."""
 
 from __future__ import annotations
 
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
 # -- Pipes
 #
 # Read stdin and write stdout without blocking the event loop, which has to send heartbeats. The
-# descriptors stay in blocking mode, because the shell shares them. Therefore read and write only
-# when the system reports a descriptor as ready, and write only what a ready pipe accepts.
+# descriptors must stay in blocking mode, because other programs of the shell share them. Therefore
+# read and write only after the system has reported a descriptor as ready, and write only as much as
+# a ready pipe always accepts.
 
 _BLOCK = 1024 * 1024
-# Number of bytes that a pipe accepts without blocking when the system reports it as ready.
+# Number of bytes that a pipe accepts without blocking if the system reports it as ready.
 _PIPE_WRITE_SIZE = getattr(select, "PIPE_BUF", 512)
 
 
 async def read_blocks(fd: int) -> AsyncIterator[bytes]:
-    """Yield blocks of bytes from a descriptor, as they arrive, until its end."""
+    """Yield the bytes of a descriptor in blocks, as they arrive, up to its end."""
     is_pollable = _is_pollable(fd)
     while True:
         if is_pollable:
@@ -50,10 +52,11 @@ async def read_blocks(fd: int) -> AsyncIterator[bytes]:
 
 
 def _read_ready(fd: int) -> tuple[bytes, bool]:
-    """Read without waiting, up to a block; return the bytes and whether the end was reached.
+    """Read without waiting, up to the size of a block. Return the bytes, and whether the end was
+    reached.
 
-    Several reads are necessary, because a pipe holds less than a block, and its writer may refill
-    the pipe between two reads.
+    This takes several reads: a pipe holds less than a block, but its writer may fill the pipe again
+    between two reads.
     """
     parts: list[bytes] = []
     size = 0
@@ -69,14 +72,14 @@ def _read_ready(fd: int) -> tuple[bytes, bool]:
 
 
 class Writer:
-    """Writes to a descriptor. Raises BrokenPipeError when the reader has closed the pipe."""
+    """Writes to a descriptor. Raises BrokenPipeError if the reader has closed the pipe."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._is_pollable = _is_pollable(fd)
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`. After a cancellation, a part may have been written."""
+        """Write all of `data`. If the call is cancelled, a part of it may have been written."""
         rest = memoryview(data)
         while rest:
             if self._is_pollable:
@@ -88,7 +91,8 @@ class Writer:
 
 
 def _is_pollable(fd: int) -> bool:
-    """Return whether the event loop can wait for a descriptor: not for files, not on Windows."""
+    """Return whether the event loop can wait for a descriptor: for pipes, sockets and terminals,
+    but not on Windows. Files use a thread."""
     mode = os.fstat(fd).st_mode
     if os.name == "nt":
         return False
@@ -117,11 +121,11 @@ async def _wait_until_ready(fd: int, *, writing: bool) -> None:
 
 
 class Limit:
-    """Limits a stream to a number of records per second; None for no limit."""
+    """Limits a stream to `rate` records per second; None means no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
-        #: Number of records between two calls of `wait`.
+        #: Largest number of records to send between two calls of `wait`.
         self.step = 10_000 if rate is None else max(1, int(rate / 20))
         self._start: float | None = None
         self._count = 0
@@ -137,13 +141,13 @@ class Limit:
         if early > 0:
             await asyncio.sleep(early)
         elif early < -1:
-            # The source was slow. Do not exceed the rate to catch up.
+            # The source was more than a second behind. Do not exceed the rate to catch up.
             self._start -= early
         self._count += count
 
 
 class Progress:
-    """Prints records, bytes and rates on stderr, at most twice a second."""
+    """Prints counts of records and bytes, and rates, on stderr, at most twice a second."""
 
     def __init__(self, verb: str, shown: bool) -> None:
         self._verb = verb
@@ -154,7 +158,7 @@ class Progress:
         self._before = 0
 
     def add(self, records: int, size: int) -> None:
-        """Count records, and print if the last output is old enough."""
+        """Count records and bytes. Print if the last output is at least half a second old."""
         self.records += records
         self.bytes += size
         if self._shown and (now := time.monotonic()) - self._printed >= 0.5:
@@ -173,31 +177,31 @@ class Progress:
         return f"{self._verb} {self.records:,} records, {self.bytes / 1e6:,.1f} MB"
 
     def _print(self, text: str, end: str) -> None:
-        # On a terminal the line replaces the previous line.
+        # On a terminal, each line overwrites the previous line.
         clear = "\x1b[K" if sys.stderr.isatty() else ""
         end = end if sys.stderr.isatty() else "\n"
         try:
             sys.stderr.write(f"{text}{clear}{end}")
             sys.stderr.flush()
         except OSError:
-            # The reader of stderr has closed the pipe. Go on with the records.
+            # The reader of stderr has closed the pipe. Stop printing, but not the command.
             self._shown = False
 
 
-# -- Topics that do not exist: print a line, and wait only if they may be created
+# -- Topics that do not exist: print them, and wait for them only if they may be created
 
 
-# Seconds until missing topics are printed, and seconds from then until the error. The wait is for
-# topics that were just created, which some brokers may not know yet.
+# Seconds until missing topics are printed, and from then until an error is raised. This time is for
+# topics that were just created and that some brokers do not know yet.
 _SECONDS_UNTIL_NOTE = _SECONDS_UNTIL_ERROR = 1.0
 
 MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
 
 
 async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str) -> None:
-    """Wait for a topic to produce to.
+    """Wait until the topic to produce to exists.
 
-    Raises UnknownTopicOrPartitionError if the topic is missing and brokers do not create topics.
+    Raises UnknownTopicOrPartitionError if it does not exist and brokers do not create topics.
     """
     may_wait = functools.partial(_may_be_created, session)
     await wait_for_topics(session, (topic,), producer.partitions_for(topic), may_wait)
@@ -206,10 +210,10 @@ async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str)
 async def wait_for_topics(
     session: Session, topics: Collection[str], work: Coroutine[Any, Any, Any], may_wait: MayWait
 ) -> None:
-    """Run `work`, which waits until topics exist.
+    """Run `work`, which returns when the topics exist.
 
-    After a second, prints the missing topics. If `may_wait` returns False, raises
-    UnknownTopicOrPartitionError after another second.
+    If `work` has not returned after a second, prints the topics that do not exist. If then
+    `may_wait` returns False, raises UnknownTopicOrPartitionError after another second.
     """
 
     async def do() -> None:
@@ -228,14 +232,14 @@ async def wait_for_topics(
 
 
 class _Done(Exception):
-    """The work has ended, so cancel the watch."""
+    """The work has ended. Raised to cancel the check for missing topics."""
 
 
 async def _error_of_absent(
     session: Session, topics: Collection[str], may_wait: MayWait
 ) -> KafkaError | None:
-    """Print missing topics, and return the error to raise; None if no topic is missing, or if
-    `may_wait` returns True."""
+    """Print the missing topics, and return the error to raise; None if no topic is missing, or if
+    `may_wait` returns True, or if the brokers cannot be queried."""
     try:
         async with session.admin_for_client() as admin:
             absent = await _absent(admin, topics)
@@ -261,7 +265,8 @@ async def _absent(admin: AIOKafkaAdminClient, topics: Collection[str]) -> list[s
 
 
 async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
-    """Return whether brokers create a topic when it is used; True if the setting is unknown."""
+    """Return whether brokers create a topic when it is used; True if their setting cannot be
+    read."""
     from aiokafka.admin import ConfigKey
 
     if not session.client_options.get("allow_auto_create_topics", True):
@@ -270,7 +275,7 @@ async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
         (broker, *_) = (await admin.brokers.describe_cluster()).brokers
         found = await admin.configs.describe([ConfigKey.broker(broker.id)])
     except KafkaError:
-        return True  # the user may not describe brokers, or the brokers are too old
+        return True  # the user may not describe the broker, or the broker is too old
     settings = next(iter(found.values()))
     setting = settings.get("auto.create.topics.enable")
     return setting is None or setting.value != "false"

@@ -8,30 +8,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aiokafka.cli.arguments import distinct, is_number, name_of, pairs, partition_of, place
+from aiokafka.cli.arguments import (
+    Place,
+    distinct,
+    is_number,
+    name_of,
+    offsets_at,
+    pairs,
+    partition_of,
+    place,
+)
 from aiokafka.cli.output import by_partition
 from aiokafka.cli.running import YES, agree
-from aiokafka.cli.session import Session, command
+from aiokafka.cli.session import Session, Verbs, command
 from aiokafka.cli.settings import read_file, read_stdin
 from aiokafka.errors import (
     AdminItemsError,
     KafkaConfigurationError,
     KafkaError,
     TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient, OffsetSpec, TopicDescription
 
-commands = click.Group(help="List, describe, create, grow, apply, move and delete topics.")
+commands = Verbs(help="List, describe, create, grow, apply, move and delete topics.")
 
 _LISTED = ("name", "partitions", "replication_factor")
 _PARTITION = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
 
 
 def partition_rows(topic: TopicDescription) -> list[dict[str, Any]]:
-    """Return one row per partition of a topic."""
+    """Return one row for each partition of a topic, with the fields of its description."""
     identity = None if topic.topic_id is None else str(topic.topic_id)
     return [
         {"topic": topic.name, "topic_id": identity, **each.as_dict()} for each in topic.partitions
@@ -40,9 +51,9 @@ def partition_rows(topic: TopicDescription) -> list[dict[str, Any]]:
 
 @command(commands, "list")
 @click.argument("pattern", required=False)
-@click.option("--internal", is_flag=True, help="Show Kafka's own topics, too.")
+@click.option("--internal", is_flag=True, help="Also show internal topics.")
 async def list_(session: Session, pattern: str | None, internal: bool) -> None:
-    """List topics, all or those that match PATTERN (as file names do: orders-*).
+    """List topics: all, or those whose names match PATTERN, a shell pattern such as orders-*.
 
     \b
     Example:
@@ -52,12 +63,14 @@ async def list_(session: Session, pattern: str | None, internal: bool) -> None:
         found = await admin.topics.list(pattern, include_internal=internal)
     rows = [topic.as_dict() for topic in sorted(found, key=lambda topic: topic.name)]
     session.output.rows(rows, (*_LISTED, "is_internal") if internal else _LISTED)
+    if not rows:
+        session.output.done("no such topics, or none that this user may see")
 
 
 @command(commands, "describe")
 @click.argument("topics", nargs=-1, required=True)
 async def describe(session: Session, topics: tuple[str, ...]) -> None:
-    """Show leader and replicas of each partition of TOPICS.
+    """Show the leader and the replicas of each partition of TOPICS.
 
     \b
     Example:
@@ -70,9 +83,11 @@ async def describe(session: Session, topics: tuple[str, ...]) -> None:
 
 
 def offset_spec(text: str, now: float | None = None) -> OffsetSpec | int:
-    """Parse a name of `OffsetSpec`, or a time, which is returned in milliseconds since 1970.
+    """Parse the name of an `OffsetSpec`, such as `earliest-local`, or a time. A time is returned in
+    milliseconds since 1970.
 
-    Raises click.BadParameter.
+    `now` is the time to which `-2h` refers, in seconds since 1970; by default the current time.
+    Raises click.BadParameter for other texts.
     """
     from aiokafka.admin import OffsetSpec
 
@@ -100,9 +115,11 @@ def offset_spec(text: str, now: float | None = None) -> OffsetSpec | int:
     metavar="PLACE",
     help="earliest, latest, max-timestamp, -2h (ago), a date and time ...",
 )
-@click.option("--committed", is_flag=True, help="End before the first open transaction.")
+@click.option(
+    "--committed", is_flag=True, help="latest is the start of the first open transaction."
+)
 async def offsets(session: Session, topics: tuple[str, ...], at: str, committed: bool) -> None:
-    """Show the offset of a place or time in each partition of TOPICS.
+    """Show the offset of a position or a time in each partition of TOPICS.
 
     \b
     Example:
@@ -122,8 +139,8 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
         except KafkaError as error:
             if session.failure is None:
                 raise
-            # Only one partition was listed, and `error` is its error. Add it to the errors of
-            # unknown topics.
+            # If the call was about one partition, `error` is the error of this partition. Add it to
+            # the errors of unknown topics.
             found = {}
             session.fail_at_end(AdminItemsError(dict.fromkeys(wanted, error), {}))
     session.output.rows(by_partition(found), ("topic", "partition", "offset", "timestamp"))
@@ -132,16 +149,22 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
 @command(commands, "create", prints=False)
 @click.argument("topics", nargs=-1, required=True)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), help="How many; else as the broker is configured."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1),
+    help="Number of partitions; default: as the broker is configured.",
 )
 @click.option(
-    "-r", "--replicas", type=click.IntRange(1), help="Of each partition; else as configured."
+    "-r",
+    "--replicas",
+    type=click.IntRange(1),
+    help="Replicas of each partition; default: as the broker is configured.",
 )
 @click.option(
     "-c", "--setting", "settings", multiple=True, metavar="NAME=VALUE", help="Setting of the topic."
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if a topic exists already.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it; create nothing.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check the topics.")
 async def create(
     session: Session,
     topics: tuple[str, ...],
@@ -177,8 +200,10 @@ async def create(
 def _sort_out(
     error: KafkaError, topics: tuple[str, ...], if_not_exists: bool
 ) -> tuple[list[str], KafkaError | None]:
-    """Return the created topics, and the error of the other topics. With `if_not_exists`, existing
-    topics are no error. The error is None if no topic failed."""
+    """Return the created topics, and the error of the other topics, None if no topic failed.
+
+    With `if_not_exists`, topics that exist already have not failed.
+    """
     if not isinstance(error, AdminItemsError):
         return [], None if if_not_exists else error
     failed = {
@@ -192,9 +217,10 @@ def _sort_out(
 @command(commands, "grow", prints=False)
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(1))
-@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
 async def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
-    """Raise the number of partitions of TOPIC to PARTITIONS. Most keys change their partition.
+    """Raise the number of partitions of TOPIC to PARTITIONS. Afterwards, the records of most keys
+    go to other partitions than before.
 
     \b
     Example:
@@ -230,7 +256,7 @@ _MOVING = ("topic", "partition", "replicas", "adding", "removing")
 
 
 def move_of(text: str) -> tuple[TopicPartition, list[int]]:
-    """Parse partition and brokers from `topic-partition=1,2,3`. Raises click.BadParameter."""
+    """Parse a partition and broker ids from `topic-partition=1,2,3`. Raises click.BadParameter."""
     place, _, brokers = text.rpartition("=")
     ids = brokers.split(",")
     if not all(map(is_number, ids)):
@@ -240,11 +266,15 @@ def move_of(text: str) -> tuple[TopicPartition, list[int]]:
 
 @command(commands, "reassign", prints=False)
 @click.argument("moves", nargs=-1, required=True, metavar=f"{_MOVE}...")
-@click.option("--same-factor", is_flag=True, help="Refuse another number of replicas (Kafka 4.1).")
+@click.option(
+    "--same-factor",
+    is_flag=True,
+    help="Reject a move that changes the number of replicas (Kafka 4.1).",
+)
 async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) -> None:
-    """Begin to move partitions to these brokers. The first broker is the preferred leader.
+    """Start to move partitions to these brokers. The first broker is the preferred leader.
 
-    Copying goes on after the command: see `aiokafka topics reassignments`.
+    The brokers copy the partitions after the command: see `aiokafka topics reassignments`.
 
     \b
     Example:
@@ -260,7 +290,7 @@ async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) 
 @command(commands, "reassignments")
 @click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
 async def reassignments(session: Session, places: tuple[str, ...]) -> None:
-    """Show the reassignments in progress, of these partitions or of all.
+    """Show the unfinished reassignments of these partitions, or of all partitions.
 
     \b
     Example:
@@ -276,7 +306,7 @@ async def reassignments(session: Session, places: tuple[str, ...]) -> None:
 @click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
 @YES
 async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
-    """Cancel the reassignments of these partitions, which keep their previous replicas.
+    """Cancel the reassignments of these partitions: they keep their previous replicas.
 
     \b
     Example:
@@ -292,11 +322,13 @@ async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
 @command(commands, "elect-leaders", prints=False)
 @click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
 @click.option(
-    "--unclean", is_flag=True, help="Where none leads, take a replica that may lack records."
+    "--unclean",
+    is_flag=True,
+    help="For partitions without a leader: elect a replica that may lack records.",
 )
 @YES
 async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: bool) -> None:
-    """Elect the preferred (first) replica as leader, of these partitions or of all.
+    """Elect the preferred (first) replicas as leaders, of these partitions or of all.
 
     \b
     Example:
@@ -322,13 +354,13 @@ def _each_once(places: Iterable[str]) -> list[TopicPartition]:
 # -- `aiokafka records`
 
 
-records = click.Group(help="Delete old records.")
+records = Verbs(help="Delete old records.")
 
 
 def before(text: str) -> tuple[TopicPartition, int]:
-    """Parse partition and offset from `topic-partition:offset`, where `end` becomes -1.
+    """Parse a partition and an offset from `topic-partition:offset`. The offset `end` becomes -1.
 
-    Raises click.BadParameter.
+    Raises click.BadParameter for other texts.
     """
     name, _, offset = text.rpartition(":")
     topic, _, number = name.rpartition("-")
@@ -341,7 +373,7 @@ def before(text: str) -> tuple[TopicPartition, int]:
 @click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION:OFFSET...")
 @YES
 async def delete_records(session: Session, places: tuple[str, ...], yes: bool) -> None:
-    """Delete the records before an offset, or before the end.
+    """Delete the records of each partition before an offset; `end` deletes all records.
 
     \b
     Example:
@@ -365,8 +397,8 @@ _FIELDS = {"partitions", "replication_factor", "config", "state"}
 
 
 class Declared(NamedTuple):
-    """A topic in a file. None as a number means no change, or for a new topic the broker's
-    default."""
+    """The declared state of a topic in a file. A number that is None is not changed; for a new
+    topic it is the broker's default."""
 
     partitions: int | None = None
     replication_factor: int | None = None
@@ -375,8 +407,8 @@ class Declared(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One change. `action` is create (`detail` is the Declared topic), grow (the number of
-    partitions), set (the settings by name) or delete (None)."""
+    """One change. `detail` depends on `action`: for "create" it is the Declared topic, for "grow"
+    the new number of partitions, for "set" the settings by name, for "delete" None."""
 
     action: str
     topic: str
@@ -384,7 +416,10 @@ class Step(NamedTuple):
 
 
 def read_declared(text: str, path: str) -> dict[str, Declared]:
-    """Parse the topics of a YAML (or JSON) file. Raises KafkaConfigurationError."""
+    """Parse the topics of a YAML (or JSON) file. Raises KafkaConfigurationError if it is malformed.
+
+    `path` is for error texts.
+    """
     content = _content(text, path)
     topics = content.get("topics") if isinstance(content, dict) else None
     if not isinstance(topics, dict) or content.keys() != {"topics"}:
@@ -395,7 +430,8 @@ def read_declared(text: str, path: str) -> dict[str, Declared]:
 def _content(text: str, path: str) -> Any:
     """Parse YAML. Raises KafkaConfigurationError for repeated keys, and for keys that are not text.
 
-    YAML reads the keys `on`, `~` and 0123 as true, null and 83, which would become other topics.
+    YAML reads the unquoted keys `on`, `~` and `0123` as true, null and 83. As text, these would be
+    the names of other topics.
     """
     import yaml
 
@@ -405,7 +441,8 @@ def _content(text: str, path: str) -> Any:
             self.checked: set[Any] = set()
 
         def flatten_mapping(self, node: Any) -> None:
-            # Check a mapping once, before other mappings are merged into it (`<<`).
+            # Check the keys of a mapping before YAML merges those of other mappings into it (`<<`),
+            # and only once.
             if node not in self.checked:
                 self.checked.add(node)
                 self.check(node)
@@ -455,7 +492,10 @@ def _declared(name: object, given: Any, path: str) -> Declared:
 
 
 def _setting_text(value: object, where: str) -> str:
-    """Return the value of a setting as Kafka's text; a list becomes items separated by commas."""
+    """Return the value of a setting as Kafka's text; a list becomes text with commas.
+
+    Raises KafkaConfigurationError for other types.
+    """
     if isinstance(value, list) and not any(isinstance(each, list) for each in value):
         return ",".join(_setting_text(each, where) for each in value)
     if isinstance(value, bool):
@@ -470,15 +510,16 @@ def plan_changes(
     there: Mapping[str, tuple[int, int]],
     settings: Mapping[str, Mapping[str, str | None]],
 ) -> list[Step]:
-    """Return the changes to the declared state. Other topics and settings are not changed.
+    """Return the changes that lead to the declared state. Topics and settings that are not declared
+    are not changed.
 
     Args:
         declared: the declared topics.
         there: the existing topics: (number of partitions, number of replicas) by name.
         settings: the settings of existing topics: the value of each setting, by topic and name.
 
-    Raises KafkaConfigurationError if a topic would get fewer partitions, or another number of
-    replicas.
+    Raises KafkaConfigurationError if an existing topic would need fewer partitions, or another
+    number of replicas.
     """
     steps: list[Step] = []
     for topic, wanted in declared.items():
@@ -522,12 +563,13 @@ def _step_row(step: Step) -> dict[str, Any]:
 
 @command(commands, "apply")
 @click.argument("file", type=click.Path())
-@click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the steps; change nothing.")
 @YES
 async def apply(session: Session, file: str, dry_run: bool, yes: bool) -> None:
-    """Create, grow, configure and delete topics as FILE (YAML) declares them; - is stdin.
+    """Create, grow, configure and delete topics as FILE (YAML) declares; - is stdin.
 
-    The plan is printed first. What the file does not name stays as it is.
+    The command prints the changes first. Topics and settings that FILE does not name are not
+    changed.
 
     \b
     Example:
@@ -553,7 +595,8 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
         for topic in listed
         if topic.name in declared
     }
-    # Describe only topics with declared settings: the user may not be allowed to describe others.
+    # Describe only topics with declared settings, because the user may not be allowed to describe
+    # the settings of other topics.
     keys = [ConfigKey.topic(name) for name in there if declared[name].config]
     found = await admin.configs.describe(keys)
     settings = {
@@ -564,7 +607,7 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
 
 
 async def _make_changes(admin: AIOKafkaAdminClient, steps: list[Step]) -> None:
-    """Make the changes, with one admin call for each kind of change; deletions come last."""
+    """Make the changes, in one admin call for each kind of change. Deletions are last."""
     from aiokafka.admin import ConfigKey, NewTopic
 
     def of(action: str) -> list[Step]:
@@ -588,3 +631,111 @@ async def _make_changes(admin: AIOKafkaAdminClient, steps: list[Step]) -> None:
         await admin.configs.alter({ConfigKey.topic(step.topic): step.detail for step in changed})
     if gone := of("delete"):
         await admin.topics.delete([step.topic for step in gone])
+
+
+# -- Copy
+
+
+@command(commands, "copy", prints=False)
+@click.argument("source")
+@click.argument("target")
+@click.option("--to-profile", metavar="NAME", help="Profile of the cluster of TARGET.")
+@click.option("--to-servers", metavar="HOST:PORT,...", help="Brokers of the cluster of TARGET.")
+@click.option(
+    "--from",
+    "start",
+    default="earliest",
+    show_default=True,
+    metavar="PLACE",
+    help="Where to start.",
+)
+@click.option(
+    "--keep-partitions/--by-key",
+    default=True,
+    help="Copy to the same partition numbers (default), or by key.",
+)
+async def copy(
+    session: Session,
+    source: str,
+    target: str,
+    to_profile: str | None,
+    to_servers: str | None,
+    start: str,
+    keep_partitions: bool,
+) -> None:
+    """Copy the committed records that are in SOURCE now to TARGET, which must exist.
+
+    Keys, values, headers, timestamps and the order within a partition are kept; offsets are not. If
+    the command is interrupted or fails, a part has been copied; copying again appends all records
+    again.
+
+    \b
+    Example:
+      aiokafka topics copy orders orders-copy
+      aiokafka topics copy orders orders --to-profile staging
+    """
+    if to_servers is not None and to_profile is not None:
+        raise click.UsageError("give one of --to-profile and --to-servers")
+    there = session
+    if to_profile is not None or to_servers is not None:
+        there = session.other({"profile": to_profile, "bootstrap_servers": to_servers})
+    elif source == target:
+        raise click.UsageError("TARGET is SOURCE: the copy would never end")
+    try:
+        at = place(start)
+    except ValueError as error:
+        raise click.UsageError(f"--from: {error}") from None
+    if at.kind == "stored":
+        raise click.UsageError("--from stored: there is no group")
+    async with there.admin_for_client() as admin:
+        (described,) = (await admin.topics.describe([target])).values()
+    consumer = session.consumer(
+        isolation_level="read_committed", enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+    async with consumer, there.producer(linger_ms=5, compression_type=None) as producer:
+        numbers = consumer.partitions_for_topic(source)
+        if not numbers:
+            raise UnknownTopicOrPartitionError(f"no topic {source!r}")
+        if keep_partitions and max(numbers) >= len(described.partitions):
+            raise click.UsageError(
+                f"{target} has {len(described.partitions)} partitions, {source} has "
+                f"{max(numbers) + 1}: grow {target}, or give --by-key"
+            )
+        consumer.assign([TopicPartition(source, number) for number in sorted(numbers)])
+        count = await _copy_all(consumer, producer, target, at, keep_partitions)
+    session.output.done(f"{target}: {count} records copied")
+
+
+async def _copy_all(
+    consumer: AIOKafkaConsumer[Any, Any],
+    producer: AIOKafkaProducer[Any, Any],
+    target: str,
+    start: Place,
+    keep_partitions: bool,
+) -> int:
+    """Copy from the position `start` to the current end of each partition. Returns the number of
+    records."""
+    partitions = consumer.assignment()
+    ends = await consumer.end_offsets(partitions)
+    for tp, offset in (await offsets_at(consumer, partitions, start)).items():
+        consumer.seek(tp, min(offset, ends[tp]))
+    count = 0
+    while waiting := [tp for tp in partitions if await consumer.position(tp) < ends[tp]]:
+        batches = await consumer.getmany(*waiting, timeout_ms=1000, max_records=5000)
+        futures = [
+            await producer.send(
+                target,
+                record.value,
+                record.key,
+                record.partition if keep_partitions else None,
+                record.timestamp if record.timestamp >= 0 else None,
+                list(record.headers),
+            )
+            for tp, records in batches.items()
+            for record in records
+            if record.offset < ends[tp]
+        ]
+        for future in futures:
+            await future
+        count += len(futures)
+    return count

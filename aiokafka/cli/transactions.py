@@ -8,14 +8,14 @@ import click
 
 from aiokafka.cli.arguments import Finite, name_of, partition_of
 from aiokafka.cli.running import YES, agree
-from aiokafka.cli.session import Session, command
+from aiokafka.cli.session import Session, Verbs, command
 from aiokafka.errors import AdminItemsError
 
 if TYPE_CHECKING:
     from aiokafka.admin import HangingTransaction
     from aiokafka.structs import TopicPartition
 
-commands = click.Group(help="List, describe, abort and fence transactions; find those that hang.")
+commands = Verbs(help="List, describe, abort and fence transactions; find hanging ones.")
 
 _PLACE = "TOPIC-PARTITION"
 _LISTED = ("transactional_id", "state", "producer_id", "coordinator")
@@ -25,9 +25,18 @@ _HANGING = (*_PRODUCER, "transactional_id")
 
 
 @command(commands, "list")
-@click.option("--state", "states", multiple=True, help="Only these: ongoing, empty ...")
-@click.option("--open-for", type=int, metavar="MS", help="Only those open for longer (Kafka 3.8).")
-@click.option("--pattern", metavar="REGEX", help="Only ids that match it (Kafka 4.1).")
+@click.option(
+    "--state", "states", multiple=True, help="Only transactions in this state: ongoing, empty ..."
+)
+@click.option(
+    "--open-for",
+    type=int,
+    metavar="MS",
+    help="Only transactions open for longer than this (Kafka 3.8).",
+)
+@click.option(
+    "--pattern", metavar="REGEX", help="Only ids that match this regular expression (Kafka 4.1)."
+)
 async def list_(
     session: Session, states: tuple[str, ...], open_for: int | None, pattern: str | None
 ) -> None:
@@ -63,7 +72,7 @@ def _state(text: str) -> Any:
 @command(commands, "describe")
 @click.argument("ids", nargs=-1, required=True)
 async def describe(session: Session, ids: tuple[str, ...]) -> None:
-    """Show the state of transactional IDS at their coordinators.
+    """Show the state of transactional IDS at their coordinators, with open partitions.
 
     \b
     Example:
@@ -77,7 +86,8 @@ async def describe(session: Session, ids: tuple[str, ...]) -> None:
 @command(commands, "producers")
 @click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
 async def producers(session: Session, places: tuple[str, ...]) -> None:
-    """Show the producers that have written to partitions, as their leaders know them.
+    """Show the producers that have written to partitions, as the leaders of the partitions know
+    them.
 
     \b
     Example:
@@ -97,7 +107,7 @@ def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
 
 
 def hanging_row(found: HangingTransaction) -> dict[str, Any]:
-    """Return the row of a hanging transaction, including the arguments for the command `abort`."""
+    """Return the row of a hanging transaction, which has the arguments of the command `abort`."""
     row = _producer_row(found.partition, found.producer)
     return {**row, "transactional_id": found.transactional_id}
 
@@ -109,12 +119,12 @@ def hanging_row(found: HangingTransaction) -> dict[str, Any]:
     type=Finite(0),
     default=20,
     show_default=True,
-    help="Only those that nothing was written in for so long.",
+    help="Only transactions without a write for this long.",
 )
 async def find_hanging(session: Session, places: tuple[str, ...], minutes: float) -> None:
     """Find transactions that no coordinator will end, in these partitions or in all.
 
-    Partitions that could not be checked are named on stderr, and the results of others are shown.
+    Partitions that cannot be checked are listed on stderr; the result has the other partitions.
 
     \b
     Example:
@@ -134,7 +144,7 @@ async def find_hanging(session: Session, places: tuple[str, ...], minutes: float
 @click.argument("place", metavar=_PLACE)
 @click.argument("producer_id", type=int)
 @click.argument("producer_epoch", type=int)
-@click.option("--coordinator-epoch", type=int, help="As `producers` shows it, if it does.")
+@click.option("--coordinator-epoch", type=int, help="The epoch that `producers` shows, if any.")
 @YES
 async def abort(
     session: Session,

@@ -1,4 +1,4 @@
-"""Objects that the parts of a consumer share: signals, metrics, and running callbacks."""
+"""Objects that the parts of a consumer share: metrics, and running callbacks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from aiokafka._guard import Guard
-from aiokafka._log import SubjectLog
+from aiokafka._log import Guard, SubjectLog
 from aiokafka._reading import FencedEpochs
+from aiokafka._serialization import adapt_deserializer
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, RecordDeserializationError
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
 from aiokafka.record.header import count_records
@@ -35,64 +35,17 @@ __all__ = [
     "ConsumerContext",
     "ConsumerMeter",
     "ListenerMethod",
-    "Signal",
     "TopicCounts",
     "call_listener",
+    "deserializing",
     "intercepting",
     "refuse_in_listener",
     "refuse_reading",
+    "running_callback",
     "telemetry_labels",
 ]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
-
-
-class Signal:
-    """Wakes the tasks that wait at the moment of `notify()`.
-
-    Waiters check the state and call `wait()` without an await in between, so on a single-threaded
-    loop no change is missed, and the signal need not remember notifications.
-    """
-
-    __slots__ = ("waiters",)
-
-    def __init__(self) -> None:
-        # A dict keeps the order of arrival, so that simulated runs are reproducible.
-        self.waiters: dict[asyncio.Future[bool], None] = {}
-
-    def notify(self) -> None:
-        """Wake all waiters."""
-        # A waiter is removed when its task runs, so the dict does not change during this loop.
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(True)
-
-    async def wait(self, deadline: float | None = None) -> bool:
-        """Wait until notified. Return False at `deadline` (loop time; None = no limit)."""
-        waiter, timer = make_waiter(deadline)
-        self.waiters[waiter] = None
-        try:
-            return await waiter
-        finally:
-            del self.waiters[waiter]
-            if timer is not None:
-                timer.cancel()
-
-
-def finish(waiter: asyncio.Future[bool], notified: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(notified)
-
-
-def make_waiter(
-    deadline: float | None,
-) -> tuple[asyncio.Future[bool], asyncio.TimerHandle | None]:
-    """Return a future, and the timer that sets its result to False at `deadline` (None: no
-    timer)."""
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[bool] = loop.create_future()
-    timer = None if deadline is None else loop.call_at(deadline, finish, waiter, False)
-    return waiter, timer
 
 
 # -- counts
@@ -114,11 +67,13 @@ GROUP_REQUESTS = {
 class TopicCounts:
     """Counts of one topic, or of all topics."""
 
-    __slots__ = ("records", "size", "skipped")
+    __slots__ = ("records", "size", "skipped", "unreadable")
 
     def __init__(self) -> None:
         self.skipped = 0
         """Offsets skipped because the position was no longer in the log."""
+        self.unreadable = 0
+        """Records that were skipped or returned as bytes because a deserializer has raised."""
         self.records = 0
         """Records returned to the application."""
         self.size = 0
@@ -129,9 +84,8 @@ class ConsumerMeter:
     """Counts fetches, returned records, rebalances and commits, and reports them to the
     application's metrics collector.
 
-    Called once per partition of a response, per `getmany` call and per commit. The FetchBuffer
-    counts single records in `PartitionState.taken`; `settle()` adds the increase to the counts
-    here. Owns all other counts.
+    Not called for each record: the FetchBuffer counts returned records in `PartitionState.taken`,
+    and `settle()` adds the increase to the counts here. Owns all other counts.
     """
 
     def __init__(self, log: SubjectLog, config: ConsumerConfig) -> None:
@@ -203,8 +157,13 @@ class ConsumerMeter:
         self.all.skipped += count
         self._topic(topic).skipped += count
 
+    def unreadable(self, topic: str) -> None:
+        """Count a record that a deserializer could not read, if its error is not raised."""
+        self.all.unreadable += 1
+        self._topic(topic).unreadable += 1
+
     def fetch_failed(self, partitions: Iterable[TopicPartition], error: BaseException) -> None:
-        """Report a failed fetch of these partitions to the collector."""
+        """Report a failed fetch of each of these partitions to the collector."""
         if self.collector is None:
             return
         for topic, partition in partitions:
@@ -246,7 +205,7 @@ class ConsumerMeter:
     def unsettled(self, state: PartitionState) -> int:
         """Return how many records of a partition were returned since the last `settle()`."""
         taken: int = state.taken
-        # `taken` decreases when a failed interception puts records back.
+        # `taken` decreases when `on_consume()` fails: its records are returned again later.
         return max(0, taken - self._settled.get(state, 0))
 
     # -- the group
@@ -257,7 +216,8 @@ class ConsumerMeter:
         self.rebalanced_at = self._loop.time()
 
     def coordinated(self, request: type, sent_at: float) -> None:
-        """Count the response to a group request sent at `sent_at` (loop time)."""
+        """Count the latency of a group request sent at `sent_at` (loop time). Ignore requests that
+        have no metric in GROUP_REQUESTS."""
         name = GROUP_REQUESTS.get(request.__name__)
         if name is not None:
             self.group_latency[name].observe((self._loop.time() - sent_at) * 1000)
@@ -270,8 +230,8 @@ class ConsumerMeter:
         began_at: float,
         error: BaseException | None,
     ) -> None:
-        """Count a commit that began at `began_at` (loop time), and report the commit to the
-        collector. `error`: the exception of a failed commit, else None."""
+        """Count a commit that began at `began_at` (loop time), and report it to the collector.
+        `error`: the exception of a failed commit; None if the commit succeeded."""
         seconds = self._loop.time() - began_at
         if error is None:
             self.commit_latency.observe(seconds * 1000)
@@ -291,6 +251,57 @@ class ConsumerMeter:
                 exception=error,
                 commit_seconds=seconds,
             )
+
+
+# -- unreadable records
+
+# Seconds between two log lines about unreadable records.
+_UNREADABLE_LOG_INTERVAL = 60.0
+
+
+class UnreadableRecords:
+    """Handles records that cannot be deserialized, for `on_deserialization_error` "skip" and "raw":
+    counts them, and logs at most one a minute. Owns the time of the next log line."""
+
+    def __init__(self, log: SubjectLog, meter: ConsumerMeter, is_kept: bool) -> None:
+        """
+        Args:
+            log: The log of the consumer.
+            meter: Counts the records.
+            is_kept: Whether the records are returned with their bytes, or skipped.
+        """
+        self._log = log
+        self._meter = meter
+        self._is_kept = is_kept
+        self._loop = asyncio.get_running_loop()
+        self._quiet_until = 0.0
+        self._unlogged = 0
+
+    def __call__(self, error: RecordDeserializationError) -> bool:
+        """Count a record, and return whether it is to be returned."""
+        self._meter.unreadable(error.topic_partition.topic)
+        self._write(error)
+        if self._is_kept:
+            vars(error.record)["deserialization_error"] = error
+        return self._is_kept
+
+    def _write(self, error: RecordDeserializationError) -> None:
+        now = self._loop.time()
+        if now < self._quiet_until:
+            self._unlogged += 1
+            return
+        before = f"; {self._unlogged} such records before were not logged" if self._unlogged else ""
+        self._unlogged = 0
+        self._quiet_until = now + _UNREADABLE_LOG_INTERVAL
+        self._log.warning(
+            "the %s deserializer raised %r for offset %d of %s; the record is %s%s",
+            error.part,
+            error.cause,
+            error.offset,
+            error.topic_partition,
+            "returned with its bytes" if self._is_kept else "skipped",
+            before,
+        )
 
 
 # -- the context
@@ -316,6 +327,9 @@ class ConsumerContext:
         subject = SubjectLog(log, config.subject)
         self.meter: Final = ConsumerMeter(subject, config)
         self.interception: Final = _interception(config, subject)
+        self.key_deserializer: Final = adapt_deserializer(config.key_deserializer)
+        self.value_deserializer: Final = adapt_deserializer(config.value_deserializer)
+        self.on_unreadable: Final = _unreadable_records(config, subject, self.meter)
         if self.interception is not None:
             queue.buffer.set_interceptor(self.interception.begin)
 
@@ -334,6 +348,15 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> ConsumerInterc
     return ConsumerInterception(config.interceptors, subject, config.introduction)
 
 
+def _unreadable_records(
+    config: ConsumerConfig, subject: SubjectLog, meter: ConsumerMeter
+) -> UnreadableRecords | None:
+    """Return the handler of unreadable records; None if their errors are raised."""
+    if config.on_deserialization_error == "raise":
+        return None
+    return UnreadableRecords(subject, meter, config.on_deserialization_error == "raw")
+
+
 def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:
     """Return the labels of the consumer for pushed metrics (KIP-714)."""
     return {
@@ -349,19 +372,28 @@ def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> d
 ListenerMethod = Callable[[set[TopicPartition]], Awaitable[None] | None]
 
 
+_LISTENER = "listener"
+_INTERCEPTOR = "interceptor"
+_DESERIALIZER = "deserializer"
+
+
 class _Call:
-    """One call of an application's callback. Tasks started by the callback inherit this object in
-    their context, and may outlive the call."""
+    """One call of an application's callback by the consumer `owner`. `kind`: a listener, an
+    interceptor or a deserializer. `outer`: the callback that has led to this call, for example a
+    listener that reads from another consumer; None without one. Tasks started by the callback
+    inherit this object in their context, and may outlive the call."""
 
-    __slots__ = ("is_running", "owner")
+    __slots__ = ("is_running", "kind", "outer", "owner")
 
-    def __init__(self, owner: object) -> None:
+    def __init__(self, kind: str, owner: object, outer: _Call | None) -> None:
+        self.kind = kind
         self.owner = owner
+        self.outer = outer
         self.is_running = True
 
 
-_running: ContextVar[_Call | None] = ContextVar("aiokafka_listener", default=None)
-_intercepting: ContextVar[_Call | None] = ContextVar("aiokafka_interceptor", default=None)
+running_callback: ContextVar[_Call | None] = ContextVar("aiokafka_callback", default=None)
+"""The listener or interceptor that runs in this context, or has started the running task."""
 
 
 async def call_listener(
@@ -369,7 +401,7 @@ async def call_listener(
 ) -> None:
     """Call a rebalance listener's method, plain or `async`, and mark the call for
     `refuse_in_listener()`. `owner` identifies the consumer."""
-    with _inside(_running, owner):
+    with _inside(_LISTENER, owner):
         result = method(set(partitions))
         if inspect.isawaitable(result):
             await result
@@ -379,44 +411,57 @@ async def call_listener(
 def intercepting(owner: object) -> Iterator[None]:
     """Mark the `with` block as a call of `on_consume`, for `refuse_reading()`. `owner` identifies
     the consumer."""
-    with _inside(_intercepting, owner):
+    with _inside(_INTERCEPTOR, owner):
+        yield
+
+
+@contextmanager
+def deserializing(owner: object) -> Iterator[None]:
+    """Mark the `with` block as a call of a deserializer, for `refuse_reading()`. `owner` identifies
+    the consumer."""
+    with _inside(_DESERIALIZER, owner):
         yield
 
 
 def refuse_in_listener(owner: object, call: str) -> None:
     """Raise IllegalStateError if the caller is a running rebalance listener of the consumer, or a
-    task that the listener started. The method named `call` would wait for the listener to return,
-    or change the assignment while the listener runs."""
-    if _is_inside(_running, owner):
+    task that the listener started. Otherwise the method named `call` would wait for the listener to
+    return, or would change the assignment while the listener runs."""
+    if _is_inside(_LISTENER, owner):
         raise IllegalStateError(f"{call} cannot be called in a rebalance listener")
 
 
 def refuse_reading(owner: object, is_calling: bool) -> None:
-    """Raise IllegalStateError if the caller is a running rebalance listener or interceptor of the
-    consumer, or a task started by this callback: no call returns records before the callback
-    returns.
+    """Raise IllegalStateError if the caller is a running rebalance listener, interceptor or
+    deserializer of the consumer, or a task started by this callback. Otherwise the call would wait
+    for the callback to return, and the callback for the call.
 
-    `is_calling`: whether a plain `on_consume` is running, which then is the caller.
+    `is_calling`: whether a plain (not `async`) `on_consume` is running. Nothing else can run in
+    this time, so `on_consume` itself has made the call.
     """
-    if not is_calling and _running.get() is None and _intercepting.get() is None:
-        return
     refuse_in_listener(owner, "getone() and getmany()")
-    if is_calling or _is_inside(_intercepting, owner):
+    if is_calling or _is_inside(_INTERCEPTOR, owner):
         raise IllegalStateError("getone() and getmany() cannot be called in on_consume()")
+    if _is_inside(_DESERIALIZER, owner):
+        raise IllegalStateError("getone() and getmany() cannot be called in a deserializer")
 
 
-def _is_inside(variable: ContextVar[_Call | None], owner: object) -> bool:
-    running = variable.get()
-    return running is not None and running.is_running and running.owner is owner
+def _is_inside(kind: str, owner: object) -> bool:
+    call = running_callback.get()
+    while call is not None:
+        if call.kind is kind and call.is_running and call.owner is owner:
+            return True
+        call = call.outer
+    return False
 
 
 @contextmanager
-def _inside(variable: ContextVar[_Call | None], owner: object) -> Iterator[None]:
-    call = _Call(owner)
-    token = variable.set(call)
+def _inside(kind: str, owner: object) -> Iterator[None]:
+    call = _Call(kind, owner, running_callback.get())
+    token = running_callback.set(call)
     try:
         yield
     finally:
         # Tasks started by the callback inherited `call` in their context, and check `is_running`.
         call.is_running = False
-        variable.reset(token)
+        running_callback.reset(token)

@@ -43,8 +43,8 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 # Seconds that a rebalance without an error may take before the log reports it.
 _LONG_REBALANCE = 30.0
 
-# After the program has blocked the event loop, responses may be unread. Seconds to wait for these
-# responses before an outage is reported.
+# If the program has blocked the event loop, received responses may not be processed yet. Wait this
+# many seconds for them before an outage is raised.
 _MOMENT = 0.1
 
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
@@ -53,10 +53,13 @@ _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerStat
 class ConsumerHealthMonitor:
     """Derives the state of the consumer from its parts, and logs changes of the state.
 
-    Owns: the failure that ended the consumer, and when KafkaUnreachableError was last raised. The
-    parts call `look` after a change, so that the new state is logged once and its time is known.
-    `health()` calls `look`, too, for changes caused by time alone. The constructors of the parts
-    need the monitor, so the monitor gets the parts later, in `begin()`.
+    Owns: the failure that ended the consumer; the state that replaces the derived state before
+    `start()`, during `start()` and after `stop()`; the time at which KafkaUnreachableError was last
+    raised.
+
+    The parts call `look()` after a change: a new state is logged, and the time of the change is
+    stored. `health()` calls `look()`, too, for changes caused by time alone. The constructors of
+    the parts need the monitor, so the monitor gets the parts later, in `begin()`.
     """
 
     _queue: RecordQueue
@@ -86,7 +89,7 @@ class ConsumerHealthMonitor:
         coordination: GroupMembership | NoGroup,
         meter: ConsumerMeter,
     ) -> None:
-        """Set the parts of the consumer; `look` must not be called before."""
+        """Set the parts of the consumer. Must be called before `look()`."""
         self._queue = queue
         self._tasks = tasks
         self._targets = targets
@@ -101,9 +104,10 @@ class ConsumerHealthMonitor:
         self.look()
 
     def look(self) -> None:
-        """Derive the state again, because a part of the consumer has changed. Log a new state."""
+        """Derive the state again, because a part of the consumer has changed. Log the state if it
+        is new. Do nothing while the state is STARTING or CLOSED."""
         if self._state_override is not None and self._state_override == self._states.current.state:
-            return  # STARTING or CLOSED: the parts do not matter
+            return
         derived = self._derive_state(self._loop.time())
         is_new = self._states.note(derived, log, is_last=self._state_override is not None)
         if is_new and derived.state == ConsumerState.FAILED:
@@ -111,9 +115,9 @@ class ConsumerHealthMonitor:
             self._failure = (self._states.since, failure)
 
     def _look_later(self) -> bool:
-        """Derive the state again, unless an outage is recent: the broker may only be slow. Return
-        whether the state is in `_ALARMING`: its log message then explains the stalls, which need no
-        messages of their own."""
+        """Derive the state again, unless there is an outage shorter than `LASTING` seconds: the
+        broker may only be slow. Return whether the state is in `_ALARMING`: then its log message
+        explains the stalls, so `Waits` logs no messages about them."""
         now = self._loop.time()
         outage = self._outage(now) if self._state_override is None else None
         if outage is None or now - outage.since >= LASTING:
@@ -145,12 +149,14 @@ class ConsumerHealthMonitor:
             changes=state_changes(self._states, now),
             stalled=stalled_waits(stalls, now),
             skipped=self._meter.all.skipped,
+            unreadable=self._meter.all.unreadable,
+            defaults=self._client.config.applied_defaults,
         )
 
     def check(self, raised_at: float) -> float:
-        """Raise KafkaUnreachableError after an outage of `unreachable_timeout`, at most once in
-        that time. Otherwise return the loop time of the next check. `raised_at`: loop time at which
-        the error was last raised."""
+        """Raise KafkaUnreachableError if an outage has lasted `unreachable_timeout`, and the error
+        was not raised for that long. Otherwise return the loop time of the next check. `raised_at`:
+        loop time at which the error was last raised."""
         limit = self._config.unreachable_timeout
         assert limit is not None
         now = self._loop.time()
@@ -168,7 +174,8 @@ class ConsumerHealthMonitor:
         ) from outage.error
 
     def lag(self) -> int | None:
-        """Return the total lag of the assigned partitions; None if the lag of any is unknown."""
+        """Return the total lag of the assigned partitions; None if there are no partitions, or the
+        lag of at least one is unknown."""
         states = self._subscriptions.assignment.states()
         lags = [state.lag(self._config.read_committed) for state in states]
         known = [lag for lag in lags if lag is not None]
@@ -217,16 +224,15 @@ class ConsumerHealthMonitor:
     # -- outages and stalls ------------------------------------------------------------------------
 
     def _outage(self, now: float) -> Outage | None:
-        """Return the oldest outage that blocks the group membership or all fetches; None without
-        such an outage."""
+        """Return the older one of the outage of the coordinator and the outage that stops all
+        fetches; None if there is neither."""
         outages = [self._coordinator_outage(now), self._fetch_outage(now)]
         return min((one for one in outages if one is not None), default=None, key=_since)
 
     def _coordinator_outage(self, now: float) -> Outage | None:
         node_health = self._coordination.coordinator_health
-        if node_health is None or not self._needs_coordinator():
-            return None
-        return node_health.outage(now)
+        outage = None if node_health is None else node_health.outage(now)
+        return outage if outage is not None and self._needs_coordinator() else None
 
     def _needs_coordinator(self) -> bool:
         subscriptions = self._subscriptions
@@ -238,8 +244,10 @@ class ConsumerHealthMonitor:
         )
 
     def _fetch_outage(self, now: float) -> Outage | None:
-        """Return the outage that makes all partitions unreadable; None if at least one partition
-        can be read, or has failed only for a moment."""
+        """Return the outage that stops all fetches; None if at least one partition can be fetched,
+        or began to fail less than `LASTING` seconds ago. Withheld partitions (paused, or of a topic
+        that is no longer subscribed to) do not count; if no other partition is assigned, return the
+        outage of the cluster, if there is one."""
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
             return self._cluster_outage()
@@ -249,7 +257,8 @@ class ConsumerHealthMonitor:
             since = self._targets.silent_since(state, node_outages)
             if since is None:
                 since = _failing_since(state, now)
-            # One readable partition is enough. NodeHealth logs the outages of other brokers.
+            # One partition that can be fetched is enough. NodeHealth logs the outages of the
+            # brokers of other partitions.
             if since is None:
                 return None
             known.append(since)
@@ -260,7 +269,8 @@ class ConsumerHealthMonitor:
         return joint_outage(outages, max(known)) if outages else None
 
     def _partition_outages(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
-        """Yield one outage for each reason why brokers return errors for partitions."""
+        """Yield one outage for each different error with which the requests for partitions have
+        failed for at least `LASTING` seconds; its text names these partitions."""
         groups: dict[tuple[str, str], list[Stall]] = {}
         for state in states:
             if _failing_since(state, now) is not None:
@@ -273,8 +283,8 @@ class ConsumerHealthMonitor:
             yield Outage(since, (f"Partitions {names}",), error, text)
 
     def _stalls(self, now: float) -> Iterator[Stall]:
-        """Yield the stalls for `health()` and the log: partitions without progress, and a group
-        without an assignment."""
+        """Yield the stalls for `health()` and the log: partitions without progress, and the group
+        if it has no assignment or rejects heartbeats."""
         if self._state_override in (ConsumerState.NEW, ConsumerState.CLOSED):
             return
         targets = self._targets
@@ -291,14 +301,15 @@ class ConsumerHealthMonitor:
                 yield self._leaderless_stall(state, since)
             elif since is not None and node_id is not None:
                 outage = outages[node_id]
-                # NodeHealth has logged an outage with an error.
+                # If the outage has an error, NodeHealth has logged it.
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
-            elif state.is_unset and coordinator is not None:
+            elif coordinator is not None and state.is_unset:
                 is_logged = coordinator.error is not None
                 kind, since, text = _kind(state), coordinator.since, coordinator.text
                 yield Stall(kind, since, None, 0.0, text, state.tp, is_logged)
-            elif state.retry.failing_since(now) is not None:
+            # Check the attribute first: this runs every second for each partition.
+            elif state.retry.since is not None and state.retry.failing_since(now) is not None:
                 yield _partition_stall(state, now)
         yield from self._group_stalls(now)
 
@@ -334,8 +345,8 @@ class ConsumerHealthMonitor:
         return Outage(since, (name,), None, f"{name} is not known")
 
     def _cluster_outage(self) -> Outage | None:
-        """Return the outage of all brokers for a consumer without partitions, if the last metadata
-        request failed and the coordinator has not responded since; else None."""
+        """Return the outage of all brokers if no partition is assigned, the last metadata request
+        failed, and the coordinator has not responded after this failure; else None."""
         failure = self._client.metadata_failure
         health = self._coordination.coordinator_health
         heard = 0.0 if health is None or health.answered_at is None else health.answered_at
@@ -361,7 +372,7 @@ class ConsumerHealthMonitor:
         return node_healths
 
     def _last_error(self, stalls: Iterable[Stall]) -> tuple[float, BaseException | None]:
-        """Return the time (loop time) and the exception of the last error."""
+        """Return the loop time and the exception of the last error; (0.0, None) without one."""
         node_healths = self._node_healths()
         failures = [self._failure, self._queue.last_error]
         failures += [(stall.error_at, stall.error) for stall in stalls]
@@ -375,8 +386,8 @@ def _kind(state: PartitionState) -> str:
 
 
 def _failing_since(state: PartitionState, now: float) -> float | None:
-    """Return the loop time since which all requests for a partition fail with an error; None
-    without failures, or if the first failure is recent."""
+    """Return the loop time since which all requests for a partition fail with an error; None if
+    they do not, or if the first failure is more recent than `LASTING`."""
     since: float | None = state.retry.failing_since(now)
     is_lasting = since is not None and now - since >= LASTING
     return since if is_lasting and state.retry.error is not None else None

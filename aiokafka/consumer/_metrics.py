@@ -12,6 +12,7 @@ from aiokafka.metrics._values import GroupWriter
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.fetch.record_queue import RecordQueue
     from aiokafka.consumer.group.group import GroupMembership
 
 __all__ = ["read_consumer"]
@@ -32,15 +33,27 @@ _Row = tuple[TopicPartition, int, int | None, int | None, int | None, bool]
 
 
 def read_consumer(
-    context: ConsumerContext, group: GroupMembership | None, buffered: int, now: float
+    context: ConsumerContext,
+    group: GroupMembership | None,
+    buffered: int,
+    waited: float,
+    now: float,
 ) -> MetricsSnapshot:
-    """Return all metrics of a consumer at `now` (loop time). `buffered` is the number of bytes of
-    unread responses."""
+    """Return all metrics of a consumer.
+
+    Args:
+        context: The context of the consumer.
+        group: Its membership; None without `group_id`.
+        buffered: Number of bytes of fetched responses that the application has not read completely.
+        waited: For how many seconds calls of the application have waited for records.
+        now: The present loop time, for the ages.
+    """
     states = list(context.subscriptions.assignment.states())
     root = GroupWriter("consumer-metrics", {"client-id": context.config.client.client_id})
     fetch = root.tagged(_FETCH)
     metrics = [*context.client.metrics("consumer"), *_fetches(fetch, context.meter, states)]
     metrics += root.gauges(**context.client.waits.gauges())
+    metrics += _polls(root, context.queue, waited, now)
     metrics += fetch.gauges(fetch_buffer_bytes=buffered)
     partitions = _PartitionRows(fetch.tags, states, context.config.read_committed)
     metrics += fetch.gauges(records_lag_max=partitions.largest_lag())
@@ -50,13 +63,32 @@ def read_consumer(
     return MetricsSnapshot(metrics, partitions)
 
 
+def _polls(writer: GroupWriter, queue: RecordQueue, waited: float, now: float) -> Iterator[Metric]:
+    """Return the metrics of calls of `getone()` and `getmany()` (KIP-517), without those that have
+    no value yet."""
+    buffer = queue.buffer
+    calls, elapsed = buffer.timed_call, now - buffer.first_called_at
+    if calls == 0:
+        return iter(())
+    intervals = calls - 1
+    return writer.gauges(
+        time_between_poll_avg=(
+            (buffer.called_at - buffer.first_called_at) * 1000 / intervals if intervals else None
+        ),
+        time_between_poll_max=buffer.longest_interval * 1000 if intervals else None,
+        poll_idle_ratio_avg=min(1.0, waited / elapsed) if elapsed > 0 else None,
+        # A call that waits counts as polling, as for `max_poll_interval_ms`.
+        last_poll_seconds_ago=0.0 if queue.has_readers else _since(buffer.called_at, now),
+    )
+
+
 def _fetches(
     writer: GroupWriter, meter: ConsumerMeter, states: list[PartitionState]
 ) -> Iterator[Metric]:
-    # Only read the counts: another thread may call `metrics()` while the event loop changes them.
+    # Do not call `settle()`, which changes the counts: another thread may call `metrics()`.
     fresh: dict[str, int] = {}
     for state in states:
-        # Check `taken` first: it is a shortcut for many partitions without records.
+        # Check `taken` first, because most partitions may have no records, and this is faster.
         if state.taken and (count := meter.unsettled(state)):
             topic = state.tp.topic
             fresh[topic] = fresh.get(topic, 0) + count
@@ -64,6 +96,7 @@ def _fetches(
         records_consumed_total=meter.all.records + sum(fresh.values()),
         bytes_consumed_total=meter.all.size,
         records_skipped_total=meter.all.skipped,
+        records_unreadable_total=meter.all.unreadable,
         fetch_total=meter.fetch_latency.count,
     )
     yield from writer.histograms(
@@ -76,14 +109,13 @@ def _fetches(
             records_consumed_total=counts.records + fresh.get(topic, 0),
             bytes_consumed_total=counts.size,
             records_skipped_total=counts.skipped,
+            records_unreadable_total=counts.unreadable,
         )
 
 
 class _PartitionRows:
-    """The metrics of the assigned partitions. The constructor copies the values; the Metric objects
-    are made during iteration.
-
-    Ten thousand partitions have fifty thousand Metric objects, which take 0.1 s to make.
+    """The metrics of the assigned partitions. The constructor copies the values; iteration creates
+    the Metric objects, because the 50,000 objects of 10,000 partitions take 0.1 s to create.
     """
 
     __slots__ = ("_rows", "_tags")

@@ -32,5 +32,6 @@ cdef class PartitionState:
     cdef int64_t _seen_taken
     cdef double _seen_at
 
+    cdef _update_withheld(self)
     cpdef hand_over(self, int64_t call)
     cpdef bint is_retired(self) except -1

@@ -35,10 +35,12 @@ __all__ = [
 
 NO_OFFSET = -1
 NO_EPOCH = -1
-# The value of `shown` without records in interceptors: larger than any position.
+# The value of `shown` while no interceptor processes records: larger than any position.
 NOTHING_SHOWN = 2**63 - 1
 
-_MOST_FORMER = 10  # former topics of one name for which a partition keeps a position
+# Largest number of former topics of one name for which a partition keeps a position; beyond that,
+# the oldest position is dropped.
+_MOST_FORMER = 10
 
 # A position in a former topic of the same name: the offset, the leader epoch of the record before
 # the offset, and the fields `call` and `finished` of the PartitionState.
@@ -49,8 +51,8 @@ class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
     Updated once per fetched record set, and read by commits. Covers the offsets from the latest
-    seek or reset to the end of the buffered records. The epochs of other offsets are unknown (-1),
-    which is valid in a commit.
+    seek or reset to the end of the buffered records, but the last `MOST_SPANS` epochs only. The
+    epoch of any other offset is -1 (unknown), which is valid in a commit.
     """
 
     __slots__ = ("_end", "_spans")
@@ -60,8 +62,8 @@ class LeaderEpochs:
         self._end = 0  # offset of the next fetch
 
     def start_at(self, offset: int, epoch: int) -> None:
-        """Continue at `offset` after a seek or reset. `epoch`: leader epoch of the record before
-        `offset`, -1 if unknown."""
+        """Continue at `offset` after a seek, with the leader epoch of the record before `offset`;
+        without an epoch (-1), keep the known epochs. A reset (`offset` -1) drops all epochs."""
         if epoch >= 0 and offset >= 0:
             self._spans = [(offset - 1, offset, epoch)]
             self._end = offset
@@ -69,7 +71,7 @@ class LeaderEpochs:
             self._spans = []
 
     def note(self, asked: int, spans: Iterable[Span]) -> None:
-        """Add the batches returned by a fetch from the offset `asked`."""
+        """Add the leader epochs of the batches that a fetch from the offset `asked` returned."""
         if asked > self._end:
             # The epochs of the skipped offsets are unknown. Drop all spans before this gap.
             self._spans = []
@@ -80,10 +82,15 @@ class LeaderEpochs:
 
     def before(self, offset: int) -> int:
         """Return the leader epoch of the record before `offset`; -1 if it is unknown."""
-        index = bisect_left(self._spans, offset, key=_end_of)
-        if index < len(self._spans):
-            first, _, epoch = self._spans[index]
-            if first < offset:
+        spans = self._spans
+        # The last span has the records that were fetched last. Compare with its begin, so that a
+        # reader near the end of the log needs no search.
+        index = len(spans) - 1
+        if index > 0 and offset <= spans[index][0]:
+            index = bisect_left(spans, offset, key=_end_of)
+        if index >= 0:
+            first, end, epoch = spans[index]
+            if first < offset <= end:
                 return epoch
         return NO_EPOCH
 
@@ -108,23 +115,39 @@ def _end_of(span: Span) -> int:
 
 
 class Phase(enum.Enum):
-    """The state of a partition's position: what is missing before the partition can be fetched."""
+    """The state of a partition's position: what must happen before the partition is fetched."""
 
     UNSET = "no position: the committed offset or the reset policy gives one"
     RESETTING = "ListOffsets gives the position"
     VALIDATING = "the position must be compared with a new leader's log (KIP-320)"
+    OUT_OF_RANGE = "the leader's log lacks the position; whether it is the leader is checked"
     READY = "can be fetched"
     RETIRED = "no longer assigned"
 
 
-# A constant, because Python 3.11 looks up members of an enum with a slow Python function.
+# Constants, because Python 3.11 looks up members of an enum with a slow Python function.
 _RETIRED = Phase.RETIRED
+_READY = Phase.READY
 
 _TRANSITIONS = {
     Phase.UNSET: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
     Phase.RESETTING: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
     Phase.VALIDATING: {Phase.UNSET, Phase.VALIDATING, Phase.RESETTING, Phase.READY, Phase.RETIRED},
-    Phase.READY: {Phase.UNSET, Phase.READY, Phase.RESETTING, Phase.VALIDATING, Phase.RETIRED},
+    Phase.OUT_OF_RANGE: {
+        Phase.UNSET,
+        Phase.RESETTING,
+        Phase.VALIDATING,
+        Phase.READY,
+        Phase.RETIRED,
+    },
+    Phase.READY: {
+        Phase.UNSET,
+        Phase.READY,
+        Phase.RESETTING,
+        Phase.VALIDATING,
+        Phase.OUT_OF_RANGE,
+        Phase.RETIRED,
+    },
     Phase.RETIRED: {Phase.RETIRED},
 }
 
@@ -133,7 +156,7 @@ class FetchCursor:
     """The offset and epoch of one partition's next fetch.
 
     Changes with each response (`advance`), with a new position (`start_at`) and when the buffer
-    drops records (`rewind`). The FetchBuffer writes `queued`.
+    drops records (`rewind`). Only the FetchBuffer writes `queued`.
     """
 
     __slots__ = ("epochs", "leader_epoch", "offset", "offset_epoch", "queued")
@@ -152,24 +175,24 @@ class FetchCursor:
         self.epochs.start_at(offset, offset_epoch)
 
     def start_at_end(self, leader_epoch: int) -> None:
-        """Set `offset_epoch` for a position at the end of the log. The epoch may be too new: if the
-        leader has not written yet, the record before the position has an older epoch, or none."""
+        """Set `offset_epoch` to the epoch of the leader, for a position at the end of the log. The
+        record before the position may have an older epoch: the leader may not have written yet."""
         self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
-        """Move behind the fetched batches, which end at `end` and have the epochs in `spans`."""
+        """Move to `end`, the offset after the fetched batches. `spans`: their leader epochs."""
         self.epochs.note(self.offset, spans)
         self.offset = end
         self.offset_epoch = spans[-1][2]
 
     def rewind(self, offset: int) -> None:
-        """Fetch again from `offset` on, after the buffer dropped its records. A negative `offset`
-        does not move the cursor."""
+        """Fetch again from `offset` on, after the buffer has dropped the records of the partition.
+        With a negative `offset` (no position), keep the offset."""
         self.queued = 0
         if offset >= 0:
             self.offset = offset
-            # Replace the epoch of the dropped records by the epoch before `offset`. If the latter
-            # is unknown, keep the epoch: -1 would mean a position that was not fetched.
+            # Replace the epoch of the dropped records by the epoch of the record before `offset`.
+            # If that is unknown, keep the epoch: -1 would mean that no record was fetched.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch
@@ -186,19 +209,20 @@ class FetchTarget:
 
     def __init__(self) -> None:
         self.node_id: int | None = None
-        self.preferred: int | None = None  # preferred read replica named by the leader (KIP-392)
+        self.preferred: int | None = None  # preferred read replica, from the leader (KIP-392)
         self.preferred_until = 0.0
 
 
-# How many times in a row a coordinator may respond UNKNOWN_TOPIC_OR_PARTITION before the committed
-# offset counts as missing.
-# 1. A gateway such as Azure Event Hubs returns this error for a partition without a committed
-#    offset. Apache Kafka returned it in version 0 only.
-# 2. A coordinator with outdated metadata returns this error, too, and may have a committed offset.
+# After more than this many OffsetFetch responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
+# UNKNOWN_TOPIC_ID, a partition counts as one without a committed offset.
+# - Gateways such as Azure Event Hubs return UNKNOWN_TOPIC_OR_PARTITION for a partition without a
+#   committed offset, as Apache Kafka does in OffsetFetch version 0.
+# - A coordinator whose metadata lacks the topic returns UNKNOWN_TOPIC_ID (version 10 and later),
+#   although the partition may have a committed offset.
 PATIENCE_WITH_UNKNOWN = 3
 
-# A retry that is overdue by this many seconds was not needed, for example because the partition is
-# paused. The partition then no longer counts as failing.
+# If a retry is overdue by this many seconds, nothing needs the partition, for example because it is
+# paused. Then the partition no longer counts as failing.
 OUTDATED = 5.0
 
 
@@ -215,6 +239,7 @@ class Retry:
         "failures",
         "losses",
         "prompts",
+        "resets",
         "since",
     )
 
@@ -225,7 +250,8 @@ class Retry:
         self.error_at = 0.0
         self._due_at = 0.0  # when the retry after the last failure was due
         self.failures = 0
-        self.losses = 0  # consecutive positions that were not in the log
+        self.losses = 0  # consecutive OFFSET_OUT_OF_RANGE errors
+        self.resets = 0  # resets of the position after such errors, since the last success
         self.doubts = 0  # consecutive responses that other brokers may contradict
         self.prompts = 0  # backoffs that ended early since the last success
 
@@ -236,10 +262,11 @@ class Retry:
         longest: float,
         error: KafkaError | type[BrokerResponseError] | None = None,
     ) -> None:
-        """Back off after a failure. `error`: the failure for `health()` and the log; None if the
-        application gets the error.
+        """Back off after a failure. `error`: the failure for `health()` and the log; None if a call
+        of the application raises the error. `shortest`, `longest`: backoffs in seconds.
 
-        Retry times are rounded up, so that many partitions of one broker share a request.
+        The time of the retry is rounded up to a multiple of `shortest`, so that the retries of many
+        partitions of one broker share a request.
         """
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
@@ -270,15 +297,16 @@ class Retry:
     def failing_since(self, now: float) -> float | None:
         """Return the loop time since which the partition waits for a broker; None if it does not.
 
-        If the retry is overdue, the partition does not wait for a broker: it is paused, or buffered
-        records have to be read first. Then the last failure is irrelevant.
+        If the retry is overdue by `OUTDATED` seconds, the partition does not wait for a broker: it
+        is paused, or the application has to read buffered records first. Then the last failure is
+        irrelevant.
         """
         is_outdated = self.error is not None and now > self._due_at + OUTDATED
         return None if is_outdated else self.since
 
     def end_wait(self) -> None:
-        """End the backoff early, because the leader has changed. Does nothing after a few such
-        calls without a success. `failures` is kept."""
+        """End the backoff early, because the leader has changed. Until the next success, only the
+        first `MOST_PROMPT_ATTEMPTS` calls have an effect. `failures` is kept."""
         if self.failures and self.prompts < MOST_PROMPT_ATTEMPTS:
             self.prompts += 1
             self.at = 0.0
@@ -288,8 +316,8 @@ class Retry:
         self.at = at
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
-        """Count a position that was not in the log. Back off from the second such position in a
-        row on, because the broker itself has returned that position."""
+        """Count a position that was not in the log. From the second such position in a row on, back
+        off: the broker itself has returned that position, so a retry at once may fail, too."""
         losses = self.losses
         self.losses += 1
         if losses:
@@ -297,13 +325,14 @@ class Retry:
             self.postpone(now, shortest, longest, OffsetOutOfRangeError)
 
     def note_doubt(self) -> None:
-        """Count a response that other brokers may contradict: the leader's epoch is older than the
-        position's, or the coordinator does not know the partition."""
+        """Count a response that may come from a broker with outdated metadata: the leader has an
+        older epoch than the position, the other brokers do not confirm that the sender is the
+        leader, or the coordinator does not know the partition."""
         self.doubts += 1
 
     def succeed(self) -> None:
         """Forget all failures after a successful response."""
-        self.failures = self.losses = self.doubts = self.prompts = 0
+        self.failures = self.losses = self.resets = self.doubts = self.prompts = 0
         self.since = self.error = None
 
     def start_again(self) -> None:
@@ -313,8 +342,8 @@ class Retry:
         self.settle()
 
     def settle(self) -> None:
-        """Forget the failure, because the position is known. Keep the failure while positions are
-        repeatedly out of range."""
+        """Forget the failure, because the position is known; but keep it if the last position was
+        out of range: the new position may be out of range, too."""
         if not self.losses:
             self.since = self.error = None
 
@@ -325,15 +354,16 @@ class PartitionState:
     The FetchBuffer writes `next_offset`, `taken`, `call` and `finished` with every record read; all
     other changes go through methods.
 
-    - `next_offset`: offset of the next record to read. `position` is the same offset, except while
-      interceptors process records: then it is `shown`, the offset of the first of these records.
-    - `epoch`: grows with each seek, reset or revocation, which make fetched data void.
+    - `next_offset`: offset of the next record to read; -1 if unknown. `position` is the same
+      offset, except while interceptors process records: then it is `shown`, the offset of the first
+      of these records.
+    - `epoch`: grows with each seek, reset or revocation: data fetched for an earlier epoch is void.
     - `is_withheld`: the partition is paused, or its topic is no longer subscribed to.
-    - `is_fetchable`: the partition may be fetched, unless it backs off or has enough buffered
-      records.
-    - `needs_offset`: the OffsetResolver has to find or to validate the position.
-    - `call`: number of the latest call of `getone()` or `getmany()` that returned records;
-      `finished` is the position before these records.
+    - `is_fetchable`: READY and not withheld. Such a partition is fetched unless it backs off or has
+      enough buffered records.
+    - `needs_offset`: the OffsetResolver has to find or to check the position.
+    - `call`: number of the latest call of `getone()` or `getmany()` that returned records of the
+      partition, 0 if none did; `finished` is the position before these records.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.
@@ -398,7 +428,7 @@ class PartitionState:
 
     @property
     def position(self) -> int | None:
-        """Offset of the next record for the application; None while unknown."""
+        """Offset of the next record for the application; None if there is no position."""
         return None if self.next_offset < 0 else min(self.next_offset, self.shown)
 
     @property
@@ -411,7 +441,8 @@ class PartitionState:
         return self.phase is _RETIRED
 
     def is_buffered(self, offset: int) -> bool:
-        """Return whether `offset` is after the position and before the offset of the next fetch."""
+        """Return whether `offset` is after the position and before the offset of the next fetch.
+        False also if the position is not READY, or interceptors process records."""
         is_settled = self.phase is Phase.READY and self.shown == NOTHING_SHOWN
         return is_settled and self.next_offset < offset < self.cursor.offset
 
@@ -432,12 +463,14 @@ class PartitionState:
         return None if end is None or position is None else end - position
 
     def finished_before(self, call: int) -> int:
-        """Return the offset before which the application has finished all records: the position
-        before the records that `call`, a call of `getone()` or `getmany()`, has returned."""
+        """Return the offset before which the application has finished all records. `call`: number
+        of the latest call of `getone()` or `getmany()`. If it has returned records of this
+        partition, the result is the position before them, else the position; -1 if unknown."""
         return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def is_idle(self, now: float, seconds: float) -> bool:
-        """Return whether no record was read for `seconds`, as far as calls of this method show."""
+        """Return whether no record was read for `seconds` before `now`. The time begins with the
+        first call of this method that finds the present number of records read."""
         if self._seen_taken != self.taken:
             self._seen_taken, self._seen_at = self.taken, now
         return now >= self._seen_at + seconds
@@ -448,8 +481,9 @@ class PartitionState:
         return epoch
 
     def seek_to_committed(self, offset: int, offset_epoch: int) -> None:
-        """Continue at a committed offset. If its epoch is not the leader's, validate the offset
-        first: the log may have been truncated since the commit, or the metadata may be outdated."""
+        """Continue at a committed offset. If its epoch and the leader's are known and differ,
+        validate the offset first: the log may have been truncated since the commit, or the metadata
+        may be outdated."""
         self.seek(offset, offset_epoch)
         if min(offset_epoch, self.cursor.leader_epoch) >= 0 and (
             offset_epoch != self.cursor.leader_epoch
@@ -472,15 +506,15 @@ class PartitionState:
         self.changed()
 
     def skip_to(self, offset: int) -> None:
-        """Seek forward to the buffered offset `offset`, without a change of the fetch offset."""
+        """Seek forward to `offset`, whose record is buffered; the next fetch stays the same."""
         self.epoch += 1
         self.next_offset = offset
         self.call = 0
         self.changed()
 
     def put_back(self, offset: int) -> None:
-        """Move the position back to the first record that was read but not returned to the
-        application; fetched records are void. A validation of the position continues."""
+        """Move the position back to `offset`, the first record that was read but not returned to
+        the application. Fetched records are void. A pending validation of the position goes on."""
         self.epoch += 1
         self.next_offset = offset
         self.call = 0
@@ -502,29 +536,32 @@ class PartitionState:
         self.changed()
 
     # `move()` and `lose()` change the position after a truncation of the log, or by the reset
-    # policy. The application does not know about the change. So unlike `seek()`, both methods keep
-    # the records unfinished that the application is processing: auto-commit must not include them.
+    # policy. The application may be processing records, and does not know about the change. So
+    # unlike `seek()`, both methods do not count these records as finished: auto-commit must not
+    # include them.
 
     def move(self, offset: int, offset_epoch: int) -> None:
-        """Seek without a request of the application. Records that the application is processing
-        stay unfinished. Records in interceptors are returned afterwards."""
+        """Seek, although the application has not called `seek()`. Records that the application is
+        processing stay unfinished, and records in interceptors are still returned."""
         call, finished, shown = self.call, self.finished, self.shown
         self.seek(offset, offset_epoch)
         self.call, self.finished, self.shown = call, min(finished, offset), shown
 
     def lose(self, spec: object) -> None:
-        """Reset without a request of the application, because the position is not in the log.
-        Records that the application is processing stay unfinished."""
+        """Reset, because the position is not in the log. Records that the application is processing
+        stay unfinished. `spec`: as for `reset()`."""
         call, offset = self.call, self.next_offset
         self.reset(spec)
         self.call, self.lost_at = call, offset
 
-    # A topic may be recreated, and later metadata of an outdated broker may have the deleted topic.
-    # So a partition keeps one position per topic id.
+    # A topic may be recreated under its name, and later a broker with outdated metadata may return
+    # the id of the deleted topic again. So a partition keeps one position per topic id.
 
     def change_topic(self, topic_id: bytes, is_new: bool) -> bool:
-        """Continue at the last position in the topic with this id, and remember the position in the
-        present topic. Return False if there is no position to continue at, as in a new topic."""
+        """Store the position in the present topic, and continue at the last position in the topic
+        with this id; without such a position, keep the present one. Return whether the position is
+        valid afterwards: False only if `is_new`, that is, if the id was never seen before.
+        """
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
             return not is_new  # the partition has just been assigned
@@ -555,31 +592,32 @@ class PartitionState:
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
 
-    # Interceptors may await while they process records: `show()` precedes them, and `hand_over()`
-    # or `give_back()` follows. One call at a time intercepts records.
+    # Interceptors and deserializers may be `async`. `show()` is called while records wait for them,
+    # and afterwards `hand_over()` or `give_back()`. One call of the application at a time does so.
 
     def show(self, offset: int) -> None:
-        """Keep the position at `offset` while interceptors process the records from there on.
+        """Keep the position at `offset`, unless it is kept at an earlier one already, while
+        interceptors process the records from there on, or records after them are deserialized.
 
         A commit by a rebalance listener or a ParallelConsumer must not include records that the
         application does not have yet.
         """
-        self.shown = offset
+        self.shown = min(self.shown, offset)
 
     def hand_over(self, call: int) -> None:
-        """Move the position behind the intercepted records, which the application gets now. `call`
-        is the number of the latest call of `getone()` or `getmany()`."""
+        """Move the position behind the intercepted records, because they are returned to the
+        application now. `call`: number of the latest call of `getone()` or `getmany()`."""
         # Keep the position of a revoked partition, whose records are not returned: the position may
         # still be committed.
         if self.shown != NOTHING_SHOWN and not self.is_retired():
             self.shown = NOTHING_SHOWN
-            # Use the latest number: a call that another task has started during the interception
-            # does not finish these records.
+            # Use the number of the latest call: if another task has started a call during the
+            # interception, that call has not finished these records.
             self.call = call
 
     def give_back(self, count: int) -> None:
-        """Make the next call read the `count` intercepted records again, unless the application has
-        called `seek()`, or the position was out of range."""
+        """Make the next call return the `count` intercepted records again: move the position back,
+        unless a seek or reset has moved it already. Do nothing for a revoked partition."""
         if self.phase is Phase.RETIRED:
             return
         self.taken -= count
@@ -589,13 +627,20 @@ class PartitionState:
             self.put_back(offset)
 
     def begin_validation(self, leader_epoch: int) -> None:
-        """Stop fetching until the position was compared with the log of a new leader (KIP-320)."""
+        """Fetch nothing until the position was compared with the log of a new leader (KIP-320)."""
         self._transition(Phase.VALIDATING)
         self.cursor.follow_leader(leader_epoch)
         self.changed()
 
+    def begin_check(self) -> None:
+        """Fetch nothing until the OffsetResolver has found out whether the position, which was out
+        of range, is lost."""
+        self._transition(Phase.OUT_OF_RANGE)
+        self.changed()
+
     def end_validation(self) -> None:
-        """Fetch again: the new leader's log contains the fetched records, or cannot be compared."""
+        """Fetch again from the same position: the leader's log contains the records before the
+        position, or the leader does not support the comparison."""
         self._transition(Phase.READY)
         self.retry.settle()
         self.changed()
@@ -611,25 +656,28 @@ class PartitionState:
 
     def pause(self) -> None:
         """Return no records of the partition until `resume()`."""
-        self.paused = True
-        self._update_withheld()
+        if not self.paused:
+            self.paused = True
+            self._update_withheld()
 
     def resume(self) -> None:
         """Return records of the partition again."""
-        self.paused = False
-        self._update_withheld()
+        if self.paused:
+            self.paused = False
+            self._update_withheld()
 
     def want(self, is_wanted: bool) -> None:
-        """Set whether the application is subscribed to the topic. Without a subscription, return no
-        records of the partition."""
+        """Set whether the application is subscribed to the topic. If it is not, no records of the
+        partition are returned."""
         if is_wanted != self.is_wanted:
             self.is_wanted = is_wanted
             self._update_withheld()
 
     def _update_withheld(self) -> None:
         self.is_withheld = self.paused or not self.is_wanted
-        self.is_fetchable = self.phase is Phase.READY and not self.is_withheld
-        self.changed()
+        self.is_fetchable = self.phase is _READY and not self.is_withheld
+        if self.fetcher is not None:
+            self.fetcher.on_withheld(self)
 
     def retire(self) -> None:
         """Revoke the partition: buffered records and late responses are void."""
@@ -655,4 +703,4 @@ class PartitionState:
             raise IllegalStateError(f"{self.tp}: {self.phase.name} cannot become {phase.name}")
         self.phase = phase
         self.is_fetchable = phase is Phase.READY and not self.is_withheld
-        self.needs_offset = phase in (Phase.UNSET, Phase.RESETTING, Phase.VALIDATING)
+        self.needs_offset = phase not in (Phase.READY, Phase.RETIRED)

@@ -12,21 +12,44 @@ import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property, partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
-from aiokafka._config.options import show_options, with_options
+from aiokafka._config.options import (
+    apply_defaults,
+    naming_defaults,
+    show_options,
+    with_options,
+)
 from aiokafka._group_members import add_reader
 from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
-from aiokafka._partitions import as_partition
+from aiokafka._partitions import (
+    as_partition,
+    least_records,
+    record_limit,
+    stop_limit,
+    topic_names,
+)
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
-from aiokafka._telemetry.reporter import Reporting
-from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later
+from aiokafka._telemetry import Reporting
+from aiokafka._typing import (
+    KT,
+    MYPY,
+    VT,
+    Deserializer,
+    Key,
+    Self,
+    Unpack,
+    Value,
+    as_it_is,
+    later,
+)
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import AllTopics
@@ -36,13 +59,11 @@ from aiokafka.consumer._arguments import (
     as_partitions,
     as_wanted,
     configure,
+    default_strategy,
     is_offset,
     offsets_to_commit,
-    record_limit,
     server_regex,
-    stop_limit,
     to_assign,
-    topic_names,
 )
 from aiokafka.consumer._context import ConsumerContext, refuse_in_listener, telemetry_labels
 from aiokafka.consumer._health import ConsumerHealthMonitor
@@ -54,7 +75,6 @@ from aiokafka.consumer.group.no_group import NoGroup, no_group
 from aiokafka.consumer.position.lookup import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -79,8 +99,8 @@ __all__ = ["AIOKafkaConsumer", "ConsumerSettings"]
 
 @with_options({"_given": ConsumerConfig, "_given.client": ClientConfig})
 class ConsumerSettings:
-    """Options of the constructor as attributes. As in aiokafka, a subclass may define attributes
-    with these names: setting them is possible and has no effect."""
+    """Options of the constructor as attributes. As in aiokafka 0.14, a subclass may define
+    attributes with these names. Setting an attribute does not change the option."""
 
     _given: ConsumerConfig
 
@@ -99,7 +119,7 @@ class ConsumerSettings:
         """Which records of transactions are read: the option `isolation_level`."""
         return self._given.isolation_level
 
-    # -- private names of aiokafka -----------------------------------------------------------------
+    # -- private attributes of aiokafka 0.14, for programs that use them ---------------------------
 
     @cached_property
     def _group_id(self) -> str | None:
@@ -141,14 +161,16 @@ else:
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
-# Seconds after which a reader that always finds records lets other tasks run. With the time of one
-# call (3.5 ms to decompress 1 MB of gzip), the event loop is blocked for 5 ms at most.
+# If all calls find buffered records, a call lets other tasks run after this many seconds. With the
+# time of one call (3.5 ms to decompress 1 MB of gzip), the event loop is blocked for 5 ms at most.
 _YIELD_AFTER = 0.001
 
-# Seconds for the end of tasks and connections in `stop()`, after the commit and LeaveGroup.
+# `stop()` waits for the end of tasks and interceptors until its deadline, but at least this many
+# seconds after the commit and LeaveGroup. If a second `stop()` is called meanwhile, the work of the
+# first one is cancelled this many seconds after the deadline of the second.
 _CLOSE_TIMEOUT = 1.0
 
-# Seconds that `start()` waits for the end offsets from the leaders.
+# Seconds that `start()` waits for the end offsets from the leaders; then it returns without them.
 _POSITIONS_TIMEOUT = 5.0
 
 _STOPPED = "the consumer was stopped; make a new one"
@@ -179,142 +201,235 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
-    - `group_id=None`: Group to join and to commit offsets for; None for neither: every partition is
-      read.
-    - `group_instance_id=None`: Name of a static member, which keeps its partitions over a restart
+    - `group_id=None`: Group to join, and to commit offsets for. None: no group; then the consumer
+      reads all partitions of its topics.
+    - `group_instance_id=None`: Id of a static member, which keeps its partitions during a restart
       (KIP-345).
-    - `group_protocol="classic"`: How members come to their partitions: with classic one of them
-      assigns, with consumer the broker does (KIP-848, Kafka 4.0).
+    - `group_protocol="classic"`: Protocol of the group: with classic, one of the members assigns
+      the partitions; with consumer, the broker does (KIP-848, Kafka 4.0).
     - `group_remote_assignor=None`: Assignor of the broker for group_protocol="consumer": uniform,
-      range, or one that it is configured with (group.consumer.assignors); None for the broker's
-      first.
-    - `key_deserializer=None`: Turns the bytes of a key into what a record holds; called with None
-      for a record without key. See value_deserializer.
-    - `value_deserializer=None`: Turns the bytes of a value into what a record holds; called with
-      None for a record without value (a tombstone). If it raises, the call raises
-      RecordDeserializationError, with topic, partition, offset and the raw record, again and again
-      until the application goes past it: consumer.seek(error.topic_partition, error.offset + 1).
-      Records before it are returned first.
-    - `fetch_max_wait_ms=500`: How long a broker waits until it has fetch_min_bytes.
-    - `fetch_min_bytes=1`: Bytes that a broker tries to collect before it answers.
-    - `fetch_max_bytes=52428800`: Most bytes in one answer of a broker.
-    - `max_partition_fetch_bytes=1048576`: Most bytes of one partition in one answer; one larger
-      batch is sent all the same.
-    - `fetch_buffer_memory=67108864`: Bytes fetched ahead of the application, over all brokers.
-    - `max_decompressed_bytes=268435456`: Refuse a batch that would decompress to more bytes than
-      this.
-    - `default_api_timeout_ms=60000`: How long a call that has no time limit of its own may take.
-    - `unreachable_timeout_ms=None`: Reading raises KafkaUnreachableError when the group's
-      coordinator, or the brokers of all partitions, have not answered for this long; None: it waits
-      for them without limit.
-    - `max_poll_records=None`: Most records that getmany returns; None: no limit.
-    - `consumer_timeout_ms=200`: Accepted for compatibility; the consumer waits for data without
-      polling.
-    - `auto_offset_reset="latest"`: Where to start without a valid position: earliest is the oldest
-      record, latest is after the newest, none raises NoOffsetForPartitionError or
-      OffsetOutOfRangeError. With a timedelta, or by_duration:, the first record not older than that
-      (KIP-1106).
-    - `enable_auto_commit=True`: Commit in the background what the application has finished: all
-      that was returned before its latest call.
-    - `auto_commit_interval_ms=5000`: Time between such commits.
-    - `check_crcs=True`: Check the checksum of every batch that is read.
-    - `isolation_level="read_uncommitted"`: Whether records of open and aborted transactions are
-      read.
-    - `exclude_internal_topics=True`: Leave internal topics out when topics are listed or matched by
-      a pattern that is a str.
-    - `partition_assignment_strategy=[RoundRobinPartitionAssignor]`: Ways to assign partitions in a
-      group, in the order of preference.
-    - `session_timeout_ms=10000`: The group removes a member that has sent no heartbeat for this
-      long (classic protocol).
-    - `heartbeat_interval_ms=3000`: Time between heartbeats, less than session_timeout_ms (classic
-      protocol).
-    - `max_poll_interval_ms=300000`: A member that has not asked for records for this long leaves
-      the group.
-    - `rebalance_timeout_ms=None`: How long a member may take to give up partitions in a rebalance.
-      None: session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".
-    - `interceptors=()`: See records before they are returned, and may change them, in this order.
-    - `metrics_collector=None`: Is called with what is fetched, returned and committed.
-    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
-      suffice; the port is 9092 where none is given.
-    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
-      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
-      (KIP-235).
-    - `client_id`: Name of the client in the broker's logs; None for the default.
-    - `request_timeout_ms=40000`: How long to wait for the response to a request.
-    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
-      further failure.
-    - `retry_backoff_max_ms=1000`: Longest pause between retries.
-    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
-      further failure.
-    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
-    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
-      with every further failure.
-    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
-      made.
-    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+      range, or another one in group.consumer.assignors; None: the first one there.
+    - `key_deserializer=None`: Converts the bytes of a key to the key of the record; called with
+      None for a record without a key. See value_deserializer.
+    - `value_deserializer=None`: Converts the bytes of a value to the value of the record; called
+      with None for a record without a value (a tombstone). It is called with a
+      SerializationContext, too, if its second parameter has the name ctx; it returns the result or
+      an awaitable, which the call that reads awaits. If it raises an exception, records before this
+      one are returned first; then each read of the partition raises RecordDeserializationError with
+      topic, partition, offset and raw record, until the application skips the record:
+      consumer.seek(error.topic_partition, error.offset + 1). See on_deserialization_error.
+    - `on_deserialization_error="raise"`: What to do with a record if a deserializer raises an
+      exception. raise: raise RecordDeserializationError, with each read until the application seeks
+      past the record. skip: leave the record out; the position moves past it. raw: return the
+      record with its key and value as bytes, and the error in record.deserialization_error. With
+      skip and raw, the consumer logs a warning and counts the record in health().unreadable.
+    - `fetch_max_wait_ms=500`: Maximum time that a broker waits for fetch_min_bytes before it
+      responds to a fetch.
+    - `fetch_min_bytes=1`: Number of bytes that a broker waits for before it responds to a fetch, up
+      to fetch_max_wait_ms.
+    - `fetch_max_bytes=52428800`: Maximum number of bytes in one response to a fetch.
+    - `max_partition_fetch_bytes=1048576`: Maximum number of bytes of one partition in one response
+      to a fetch. If the first batch is larger, it is returned nevertheless.
+    - `fetch_buffer_memory=67108864`: Maximum number of bytes that are fetched before the
+      application requests the records, over all brokers.
+    - `max_decompressed_bytes=268435456`: Reject a batch that would have more than this number of
+      bytes after decompression.
+    - `default_api_timeout_ms=60000`: Timeout of calls that have no timeout argument.
+    - `unreachable_timeout_ms=None`: Raise KafkaUnreachableError from calls that read records if the
+      group's coordinator, or the brokers of all partitions, have not responded for this time; None:
+      these calls wait without limit.
+    - `max_poll_records=None`: Maximum number of records that getmany returns; None: no limit.
+    - `consumer_timeout_ms=200`: Has no effect: the consumer waits for records without polling.
+      Accepted for programs written for aiokafka 0.14.
+    - `auto_offset_reset="latest"`: Where to start in a partition without a valid position: earliest
+      is the first record, latest the end; none raises NoOffsetForPartitionError or
+      OffsetOutOfRangeError. With a timedelta, or by_duration:, start at the first record that is
+      not older (KIP-1106).
+    - `enable_auto_commit=True`: Commit offsets in the background, at an interval. Records count as
+      finished if they were returned before the latest call of getone or getmany.
+    - `auto_commit_interval_ms=5000`: Time between two automatic commits (enable_auto_commit).
+    - `check_crcs=True`: Verify the checksum of every fetched batch.
+    - `isolation_level="read_uncommitted"`: read_uncommitted: return the records of open and aborted
+      transactions as well. read_committed: do not return them.
+    - `exclude_internal_topics=True`: Omit internal topics from the list of topics, and from the
+      topics that match a pattern given as a str.
+    - `partition_assignment_strategy=[RoundRobinPartitionAssignor]`: Assignors for the partitions of
+      a group, in the order of preference (classic protocol).
+    - `session_timeout_ms=10000`: Time without a heartbeat after which the group removes a member
+      (classic protocol).
+    - `heartbeat_interval_ms=3000`: Time between two heartbeats; less than session_timeout_ms
+      (classic protocol).
+    - `max_poll_interval_ms=300000`: Time without a call of getone or getmany after which a member
+      leaves the group.
+    - `rebalance_timeout_ms=None`: Time that members have to revoke partitions in a rebalance. None:
+      session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".
+    - `interceptors=()`: Interceptors that get the records before they are returned, and may change
+      them; called in this order.
+    - `metrics_collector=None`: Is called after fetches, for returned records, with the lag, and
+      after commits.
+    - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
+      they return the addresses of all other brokers. The port is 9092 if none is given. A function
+      or coroutine function is called whenever the client connects to them, also after an outage of
+      all known brokers.
+    - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
+      bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
+      the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
+      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
+      default.
+    - `request_timeout_ms=40000`: Time to wait for the response to a request.
+    - `retry_backoff_ms=100`: Time to wait before a failed request is sent again; doubles after
+      every further failure.
+    - `retry_backoff_max_ms=1000`: Maximum time between two attempts of a request.
+    - `reconnect_backoff_ms=50`: Time to wait before the client connects to a broker again after a
+      failure; doubles after every further failure.
+    - `reconnect_backoff_max_ms=1000`: Maximum time between two attempts to connect to a broker.
+    - `socket_connection_setup_timeout_ms=10000`: Time in which a connection has to be established,
+      authentication included; doubles after every failure, until a connection succeeds.
+    - `socket_connection_setup_timeout_max_ms=30000`: Maximum of the time in which a connection has
+      to be established.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this time; None:
       never.
-    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
-    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
-    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
-      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
-      None for never.
-    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
-    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
-      when it is asked for it.
-    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
-      client does so only if it is set.
-    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
-      not use it.
-    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
-      without SASL.
-    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
-      needed for SSL and SASL_SSL.
-    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
-    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+    - `metadata_max_age_ms=300000`: Refresh the metadata of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Remove a topic from the metadata if it was not used for this
+      time (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Connect to bootstrap_servers again if no
+      known broker returns metadata: as soon as all known brokers have been tried, or at the latest
+      after this time; None: never.
+    - `metadata_cluster_check_enable=True`: Let each broker check on connect that it is the expected
+      node of the expected cluster; if not, connect to bootstrap_servers again (KIP-1242, Kafka
+      4.4). No effect if metadata_recovery_rebootstrap_trigger_ms is None.
+    - `receive_message_max_bytes=268435456`: Reject a response that is larger than this number of
+      bytes.
+    - `allow_auto_create_topics=True`: Let a broker create a missing topic when the client requests
+      its metadata, if the broker is configured so (auto.create.topics.enable).
+    - `enable_metrics_push=True`: Push metrics to brokers that request them (KIP-714). In an admin
+      client the default is False.
+    - `client_rack=None`: Rack of the client. A consumer fetches from a replica in this rack
+      (KIP-392, Kafka 2.4), and the group's assignor may prefer partitions with a replica in it. A
+      producer uses it with partitioner_rack_aware. Other clients do not use it.
+    - `dialer=None`: Function or coroutine function that gets a BrokerAddress before each connect,
+      and returns another address to connect to, a connected socket, a Dialed, or None for the
+      address as it is. TLS checks the advertised host name.
+    - `proxy_url=None`: Proxy for all connections: socks5://host:port, socks4://host:port or
+      http://host:port (HTTP CONNECT), with user:password@ before the host if the proxy needs it.
+      The proxy resolves the names of brokers.
+    - `broker_address_family="any"`: IP version of the addresses to which host names are resolved.
+    - `send_buffer_bytes=None`: Size of the system's send buffer of a connection (SO_SNDBUF); None:
+      the system adapts it.
+    - `receive_buffer_bytes=None`: Size of the system's receive buffer of a connection (SO_RCVBUF);
+      None: the system adapts it.
+    - `socket_options=()`: Options of sockets as (level, option, value), as setsockopt takes them.
+      Connections have TCP_NODELAY and SO_KEEPALIVE anyway.
+    - `security_protocol="PLAINTEXT"`: Protocol of the brokers' listener: with or without TLS, with
+      or without SASL.
+    - `ssl_context=None`: TLS settings, or a function that returns them for each new connection;
+      required for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+      aiokafka.abc.AbstractSaslMechanism for a mechanism of the application.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that returns it for
       each authentication.
-    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
-      authentication.
-    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
-      password its HMAC in base64 (KIP-48).
-    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
-    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
-      broker.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
-      ticket cache, or the first of the keytab.
-    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
-      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that returns it for
+      each authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: authenticate by a delegation token. The user name is
+      the id of the token, the password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI: the first part
+      of their principals.
+    - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
+      default the host name of the connection.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
+      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
+      default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
     _closed: bool | None = None  # None: __init__ did not finish
     _source_traceback: traceback.StackSummary | None = None
 
-    def __init__(
-        self: AIOKafkaConsumer[Key, Value],
-        *topics: str,
-        loop: asyncio.AbstractEventLoop | None = None,
-        api_version: str | None = None,
-        key_deserializer: Callable[[bytes], Key] | None = as_it_is,  # type: ignore[assignment]
-        value_deserializer: Callable[[bytes], Value] | None = as_it_is,  # type: ignore[assignment]
-        **options: Unpack[ConsumerOptions],
-    ) -> None:
-        warn_ignored(api_version=api_version)
-        name = type(self).__name__
-        self._given = configure(
-            name,
-            {
-                **options,
+    if MYPY:
+        # It infers no type from `Awaitable[Key] | Key`, and takes the first form that fits.
+
+        @overload
+        def __init__(
+            self: AIOKafkaConsumer[Key, Value],
+            *topics: str,
+            loop: asyncio.AbstractEventLoop | None = None,
+            api_version: str | None = None,
+            key_deserializer: Callable[[bytes], Awaitable[Key]],
+            value_deserializer: Callable[[bytes], Awaitable[Value]],
+            **options: Unpack[ConsumerOptions],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AIOKafkaConsumer[Key, Value],
+            *topics: str,
+            loop: asyncio.AbstractEventLoop | None = None,
+            api_version: str | None = None,
+            key_deserializer: Callable[[bytes], Key] | None = as_it_is,  # type: ignore[assignment]
+            value_deserializer: Callable[[bytes], Awaitable[Value]],
+            **options: Unpack[ConsumerOptions],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AIOKafkaConsumer[Key, Value],
+            *topics: str,
+            loop: asyncio.AbstractEventLoop | None = None,
+            api_version: str | None = None,
+            key_deserializer: Callable[[bytes], Awaitable[Key]],
+            value_deserializer: Callable[[bytes], Value] | None = as_it_is,  # type: ignore[assignment]
+            **options: Unpack[ConsumerOptions],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AIOKafkaConsumer[Key, Value],
+            *topics: str,
+            loop: asyncio.AbstractEventLoop | None = None,
+            api_version: str | None = None,
+            key_deserializer: Callable[[bytes], Key] | None = as_it_is,  # type: ignore[assignment]
+            value_deserializer: Callable[[bytes], Value] | None = as_it_is,  # type: ignore[assignment]
+            **options: Unpack[ConsumerOptions],
+        ) -> None: ...
+
+        def __init__(self, *topics: str, **options: Any) -> None: ...
+
+    else:
+
+        def __init__(
+            self: AIOKafkaConsumer[Key, Value],
+            *topics: str,
+            loop: asyncio.AbstractEventLoop | None = None,
+            api_version: str | None = None,
+            key_deserializer: Deserializer[Key] | None = as_it_is,
+            value_deserializer: Deserializer[Value] | None = as_it_is,
+            **options: Unpack[ConsumerOptions],
+        ) -> None:
+            warn_ignored(api_version=api_version)
+            deserializers = {
                 "key_deserializer": key_deserializer,
                 "value_deserializer": value_deserializer,
-            },
-        )
-        with made_for(loop, name, OF_CONSUMERS) as self._loop:
-            self._assemble(SubscriptionState())
+            }
+            self._configure(options, deserializers)
+            with made_for(loop, type(self).__name__, OF_CONSUMERS) as made_for_loop:
+                self._set_up(topics, made_for_loop)
+
+    def _configure(self, options: ConsumerOptions, deserializers: dict[str, Any]) -> None:
+        given, applied = apply_defaults("consumer", options)
+        with naming_defaults(applied):
+            self._given = configure(type(self).__name__, {**given, **deserializers})
+        self._given.client.note_defaults(applied)
+
+    def _set_up(self, topics: tuple[str, ...], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._assemble(SubscriptionState())
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))
-        if self._loop.get_debug():
-            self._source_traceback = traceback.extract_stack(sys._getframe(1))
+        if loop.get_debug():
+            self._source_traceback = traceback.extract_stack(sys._getframe(2))
         self._renew()
 
     def _renew(self) -> None:
@@ -352,9 +467,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._all_topics: AllTopics | None = None
         self._is_started = False
         self._yielded_at = 0.0
+        self._committed_at = 0.0
+        self._waited = 0.0  # seconds in which `getone()` and `getmany()` waited for records
         self._stopping = asyncio.Lock()
         self._is_finished = False
-        self._reader: weakref.ref[asyncio.Task[Any]] | None = None
+        # The task that reads, as a weak reference, and its thread.
+        self._reader: Callable[[], asyncio.Task[Any] | None] = _no_task
+        self._reader_thread = 0
 
     def __repr__(self) -> str:
         group = f" group_id={self._given.group_id!r}" if self._given.group_id else ""
@@ -452,9 +571,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             )
 
     async def _await_topics(self, deadline: float) -> None:
-        """Wait for the metadata of the subscribed topics. Raise TopicAuthorizationFailedError only
-        if all topics are denied; readers get the error of a single denied topic. Raises the error
-        of a topic that is not found until `deadline`."""
+        """Wait for the metadata of the subscribed topics. Raises TopicAuthorizationFailedError if
+        no topic is known and at least one is denied (otherwise `getone()` and `getmany()` raise the
+        error of a denied topic), and the error of a topic that is not found until `deadline`."""
         denied: TopicAuthorizationFailedError | None = None
         is_any_known = False
         for topic in self._subscription.topics:
@@ -467,9 +586,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise denied
 
     async def _await_positions(self, deadline: float) -> None:
-        """With "latest", wait until the end offsets are known: the application may write records as
-        soon as `start()` returns, and expects to read them. Return after a few seconds even if
-        leaders do not respond."""
+        """Unless the reset policy is "earliest" or "none", wait until the positions are known: the
+        application may write records as soon as `start()` returns, and expects to read them. Return
+        after 5 seconds, or at `deadline`, even if leaders do not respond."""
         if self._given.auto_offset_reset in ("earliest", "none"):
             return
         deadline = min(deadline, self._loop.time() + _POSITIONS_TIMEOUT)
@@ -478,20 +597,29 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 break
         self._check()
 
-    async def stop(self, timeout: float | None = None) -> None:
+    async def stop(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
         """Commit finished records (with auto-commit), leave the group (unless a static member), end
         all background work and close the connections.
+
+        Args:
+            timeout: Seconds for commits and for leaving.
+            leave: Whether the group removes this member at once, so that other members get its
+                partitions (KIP-1092). True: also a static member. False: no member: the group keeps
+                the partitions for it until its session expires (`session_timeout_ms`, or the
+                broker's with the consumer protocol). None: all but static members.
 
         Committing, including the commits of other tasks, and leaving take `timeout` seconds at most
         (None: ten; 0: neither is done). Waiting readers and `start()` get ConsumerStoppedError at
         once, other calls after that time. Concurrent calls return together. A second call does
         nothing, or continues the work after a cancelled call.
 
-        The last returned records count as finished if the task that read them calls `stop()`, and
-        not while it handles an exception.
+        The last returned records count as finished if `stop()` is called by the task that read
+        them, unless the task is handling an exception.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         refuse_in_listener(self._queue, "stop()")
+        if leave is not None and not isinstance(leave, bool):
+            raise TypeError(f"leave: must be True, False or None, not {leave!r}")
         deadline = self._loop.time() + stop_limit(timeout)
         self._refuse_work()
         try:
@@ -502,12 +630,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._abandon()
             await self._stopping.acquire()
         try:
-            await self._finish(deadline)
+            await self._finish(deadline, leave)
         finally:
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """Return no more records to readers. After a failed `start()`, refuse another `start()`."""
+        """Return no more records: waiting and later calls raise ConsumerStoppedError. After a
+        failed `start()`, another `start()` raises this error, too."""
         if self._closed:
             self._has_failed = False
             return
@@ -515,20 +644,24 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         # A reading task that calls `stop()` has finished its records, unless it handles an
         # exception.
         if self._is_reader() and sys.exc_info()[0] is None:
-            self._queue.buffer.begin_call()
+            self._queue.buffer.begin_call(self._loop.time())
         self._monitor.override_state(ConsumerState.CLOSED)
         self._queue.close()
 
     def _is_reader(self) -> bool:
-        return self._reader is not None and self._reader() is asyncio.current_task()
+        """Return whether the caller is the task that called `_begin_call()` last."""
+        # With the loop as argument, `current_task()` makes no system call before CPython 3.12, but
+        # returns a task also in another thread.
+        task = asyncio.current_task(self._loop)
+        return task is not None and task is self._reader() and self._reader_thread == get_ident()
 
-    async def _finish(self, deadline: float) -> None:
+    async def _finish(self, deadline: float, leave: bool | None) -> None:
         """Commit and leave until `deadline` (loop time) at most, then end the tasks and close the
         connections. Do nothing if an earlier call has completed."""
         if self._is_finished:
             return
         if self._is_started and self._owner.failure is None:
-            await self._coordinator.stop(deadline)
+            await self._coordinator.stop(deadline, leave)
         limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
         await self._coordinator.close(limit)
         if self._context.interception is not None:
@@ -565,8 +698,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._client.abort()
 
     def _check(self) -> None:
-        """Raise ConsumerStoppedError if the consumer is stopped, or the error of failed background
-        work."""
+        """Raise ConsumerStoppedError if the consumer is stopped, or the error that ended a
+        background task or the membership."""
         if self._closed:
             raise ConsumerStoppedError(_STOPPED)
         joined = self._membership
@@ -575,8 +708,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise renewed(failure) from failure
 
     def _check_can_read(self) -> None:
-        """Raise as `_check()`, or if the consumer is not started or belongs to another event
-        loop."""
+        """Raise the same errors as `_check()`, and IllegalStateError if the consumer is not started
+        or belongs to another event loop."""
         if asyncio.get_running_loop() is not self._loop:
             refuse_other_loop(self._loop, type(self).__name__)
         self._check()
@@ -585,8 +718,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     @contextlib.contextmanager
     def _unless_stopped(self) -> Iterator[None]:
-        """Raise ConsumerStoppedError if the `with` block fails because `stop()` has closed the
-        connections."""
+        """Raise ConsumerStoppedError if the `with` block raises IllegalStateError or
+        KafkaConnectionError after `stop()` was called: `stop()` has closed the connections."""
         try:
             yield
         except (IllegalStateError, KafkaConnectionError) as error:
@@ -602,8 +735,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions from now on.
 
-        Partitions that were assigned before keep their position and pause. With auto-commit, the
-        finished records of partitions that are no longer assigned are committed.
+        Partitions that were assigned before keep their position, and stay paused if they were. With
+        auto-commit, the finished records of partitions that are no longer assigned are committed.
 
         Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions or
         equal tuples, ValueError for a name that no topic can have.
@@ -666,6 +799,28 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription.unsubscribe()
         self._subscription_changed()
 
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Make this member join its group again, in the background (KIP-568): for an assignor whose
+        user data has changed, or depends on something that Kafka does not know.
+
+        The group rebalances: all members join again, and the leader assigns again. A call during a
+        rebalance leads to another one. Each call costs the group a rebalance, so call it seldom.
+
+        Args:
+            reason: A text for the logs of this client and, since Kafka 3.2, of the broker
+                (KIP-800).
+
+        Raises IllegalOperation without `group_id` or a subscription, and with
+        group_protocol="consumer", where the coordinator decides when to assign again;
+        ConsumerStoppedError after `stop()`, IllegalStateError before `start()`.
+        """
+        if not isinstance(reason, str):
+            raise TypeError(f"reason: must be a string, not {reason!r}")
+        if self._membership is None:
+            raise no_group("enforce_rebalance")
+        self._check_can_read()
+        self._membership.enforce_rebalance(reason)
+
     def _subscription_changed(self) -> None:
         if self._is_started and not self._closed:
             self._coordinator.on_subscribed()
@@ -679,14 +834,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Partitions take turns, one fetched record set at a time. A cancelled call consumes nothing.
 
-        Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
-        for an unreadable record, with each call until `seek()`;
+        Raises ConsumerStoppedError when stopped; RecordDeserializationError (see
+        `on_deserialization_error`) and CorruptRecordError for an unreadable record, with each call
+        until `seek()`;
         OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
         of one partition is raised in its turn and does not stop the others.
         """
-        # Use the fast path only in the task that called `_begin_call()` last.
+        # Use the fast path only in the task that called `_begin_call()` last: only this call counts
+        # the records of earlier calls as finished.
         if not partitions and self._is_reader():
             record = self._queue.next()
             if record is not None:
@@ -695,27 +852,52 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     async def _read_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
         if self._queue.buffer.unfinished is not None:
-            # The fast path has found a record, and an interceptor has returned an awaitable.
+            # The fast path has found a record whose interceptor has to be awaited.
             from aiokafka.consumer._interception import resume
 
             record = await resume(self._context)
+            if record is not None:
+                return record
+        if self._queue.buffer.suspended is not None:
+            # The fast path has found a record whose deserializer waits.
+            self._queue.buffer.begin_call(self._loop.time())
+            record = await self._finish_one()
             if record is not None:
                 return record
         wanted = as_wanted(partitions) if partitions else None
         began_at = await self._begin_call()
         if began_at is None:
             raise ConsumerStoppedError(_STOPPED)
-        # No await from here to the wait, so that a failure or `stop()` wakes this reader.
-        self._check_has_subscription()
+        # No await from here to the wait: a failure or `stop()` in between would wake no one, and
+        # this call would wait on.
+        if self._subscription.subscription is None:
+            raise _no_subscription()
+        if wanted is None and self._queue.buffer.interceptor is not None:
+            # Call plain interceptors as `getone()` does: `intercept_one()` takes longer.
+            record = self._queue.next()
+            if record is not None:
+                return record
+            buffer = self._queue.buffer
+            if buffer.unfinished is not None or buffer.suspended is not None:
+                return await self._read_one(partitions)
         raised_at = self._monitor.raised_at
+        may_raise = self._given.unreachable_timeout is not None
         while True:
             record = self._queue.next_of(wanted)
-            if record is None:
-                look_at = self._next_outage_check(raised_at)
+            if self._queue.buffer.suspended is not None:
+                record = await self._finish_one()
+                if record is not None:
+                    return record
+            elif record is None:
+                look_at = self._monitor.check(raised_at) if may_raise else None
                 self._fetch.await_records(wanted)
-                await self._queue.wait(wanted, look_at)
-                self._yielded_at = self._loop.time()
-                self._check_can_read()
+                waits_from = max(began_at, self._yielded_at)
+                try:
+                    await self._queue.wait(wanted, look_at)
+                finally:
+                    self._yielded_at = self._loop.time()
+                    self._waited += self._yielded_at - waits_from
+                self._check()
             elif self._queue.buffer.interceptor is None:
                 return record
             else:
@@ -726,10 +908,30 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                     return record
                 if (now := self._loop.time()) - self._yielded_at > _YIELD_AFTER:
                     await self._yield(now)
-                self._check_can_read()
+                self._check()
+
+    async def _finish_one(self, intercepts: bool = True) -> ConsumerRecord[KT, VT] | None:
+        """Wait for the deserializer of `FetchBuffer.suspended`. Return the record, after the
+        interceptors if `intercepts` is set; None if it must be read again."""
+        from aiokafka.consumer._deserialization import finish_one
+
+        began_at = self._loop.time()
+        record = await finish_one(self._context)
+        self._yielded_at = self._loop.time()
+        if intercepts and record is not None and self._queue.buffer.interceptor is not None:
+            from aiokafka.consumer._interception import intercept_one
+
+            record = await intercept_one(self._context, record, began_at)
+        if record is None:
+            self._check()
+        return record
 
     async def getmany(
-        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        min_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
         """Return the buffered records of these partitions (none given: of all). If there are none,
         wait for records for `timeout_ms` (0 or less: do not wait).
@@ -738,85 +940,162 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         take turns from call to call. Returns `{}` if no records arrive within `timeout_ms`, or when
         `stop()` is called. A cancelled call consumes nothing.
 
-        Raises ValueError for a wrong `max_records` or `timeout_ms`, other errors as `getone()`.
-        Records before an error are returned first; the next call raises the error.
+        With `min_records`, wait until there are so many records over all partitions; return fewer
+        after `timeout_ms`, before an error, or if a partition is revoked or sought meanwhile. While
+        the call waits, other tasks get no records.
+
+        Raises ValueError for a wrong `max_records`, `min_records` or `timeout_ms`, and the errors
+        of `getone()`. Records before an error are returned first; the next call raises the error.
         """
-        wanted = as_wanted(partitions)
+        wanted = as_wanted(partitions) if partitions else None
         limit = record_limit(max_records, self._given.max_poll_records)
+        least = 1 if min_records is None else least_records(min_records, limit)
         if math.isnan(timeout_ms):
             raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
-        return await self._read_many(wanted, timeout_ms, limit)
+        # The fast path, as in `getone()`.
+        if wanted is None and least == 1 and self._is_reader():
+            records = self._queue.take_now(limit)
+            if self._queue.buffer.suspended is not None:
+                until = self._loop.time() + timeout_ms / 1000
+                records = await self._finish_many(records or {}, wanted, limit, until)
+            if records:
+                self._fetch.settle(records)
+                return records
+        return await self._read_many(wanted, timeout_ms, limit, least)
+
+    async def _finish_many(
+        self,
+        records: dict[TopicPartition, list[ConsumerRecord[KT, VT]]],
+        wanted: Set[TopicPartition] | None,
+        limit: int,
+        deadline: float,
+    ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
+        """Wait for the deserializer of `FetchBuffer.suspended`, and return `records` and the
+        records after them."""
+        from aiokafka.consumer._deserialization import finish_many
+
+        while True:
+            records = await finish_many(self._context, records, wanted, limit, deadline)
+            self._yielded_at = self._loop.time()
+            if records or self._closed:
+                return records
+            self._check()
+            # If records are left out because of errors, there may be nothing to return for long.
+            if self._context.on_unreadable is not None and self._yielded_at >= deadline:
+                return records
+            # The record was dropped, for example after a seek. Read on: others may be buffered
+            # already, and then nothing would wake this call.
+            records = self._queue.take(wanted, limit)
+            if self._queue.buffer.suspended is None:
+                return records
 
     async def _read_many(
-        self, wanted: Set[TopicPartition] | None, timeout_ms: float, limit: int
+        self, wanted: Set[TopicPartition] | None, timeout_ms: float, limit: int, least: int
     ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
         began_at = await self._begin_call()
         if began_at is None:
             return {}
-        self._check_has_subscription()
+        if self._subscription.subscription is None:
+            raise _no_subscription()
         records = self._queue.take(wanted, limit)
-        raised_at = self._monitor.raised_at
+        limit_at = began_at + timeout_ms / 1000
         deadline = None
-        while not records:
+        if self._queue.buffer.suspended is not None:
+            records = await self._finish_many(records, wanted, limit, limit_at)
+            deadline = limit_at
+        raised_at = self._monitor.raised_at
+        may_raise = self._given.unreachable_timeout is not None
+        while not records and not self._closed:
             if deadline is None:
                 deadline = self._loop.time() + timeout_ms / 1000
-            look_at = self._next_outage_check(raised_at)
+            look_at = self._monitor.check(raised_at) if may_raise else None
             until = deadline if look_at is None else min(deadline, look_at)
             self._fetch.await_records(wanted)
-            in_time = await self._queue.wait(wanted, until)
-            self._yielded_at = self._loop.time()
+            waits_from = max(began_at, self._yielded_at)
+            try:
+                in_time = await self._queue.wait(wanted, until)
+            finally:
+                self._yielded_at = self._loop.time()
+                self._waited += self._yielded_at - waits_from
             if self._closed:
-                break
-            self._check_can_read()
+                break  # type: ignore[unreachable]
+            self._check()
             records = self._queue.take(wanted, limit)
+            if self._queue.buffer.suspended is not None:
+                records = await self._finish_many(records, wanted, limit, limit_at)
             if not in_time and until == deadline:
                 break
+        if least > 1 and records and self._loop.time() < limit_at:
+            records = await self._fill_many(records, wanted, least, limit, began_at, limit_at)
         result = records
         if records and self._queue.buffer.interceptor is not None:
             from aiokafka.consumer._interception import intercept
 
-            limit_at = began_at + timeout_ms / 1000
             result = await intercept(self._context, records, began_at, limit_at)
         self._fetch.settle(records)
         return result
 
-    def _next_outage_check(self, raised_at: float) -> float | None:
-        """Return the loop time at which a waiting reader has to check for an outage again; None =
-        never. Raises KafkaUnreachableError after an outage of `unreachable_timeout_ms`."""
-        if self._given.unreachable_timeout is None:
-            return None
-        return self._monitor.check(raised_at)
+    async def _fill_many(
+        self,
+        records: dict[TopicPartition, list[ConsumerRecord[KT, VT]]],
+        wanted: Set[TopicPartition] | None,
+        least: int,
+        limit: int,
+        began_at: float,
+        deadline: float,
+    ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
+        """Wait for `least` records, `records` included, until `deadline` (loop time)."""
+        from aiokafka.consumer._deserialization import fill_many
 
-    def _check_has_subscription(self) -> None:
-        if self._subscription.subscription is None:
-            raise IllegalStateError("nothing to read: call subscribe() or assign() first")
+        async def wait() -> bool:
+            self._fetch.await_records(wanted)
+            waits_from = max(began_at, self._yielded_at)
+            try:
+                return await self._queue.wait(wanted, deadline)
+            finally:
+                self._yielded_at = self._loop.time()
+                self._waited += self._yielded_at - waits_from
+
+        context = self._context
+        records = await fill_many(context, records, wanted, least, limit, deadline, wait)
+        if not records and not self._closed:
+            self._check()
+        return records
 
     async def _begin_call(self) -> float | None:
-        """Start `getone()` or `getmany()`: the application has finished the records of earlier
-        calls. Return the loop time; None if `stop()` was called while other tasks ran."""
-        self._check_can_read()
-        task = asyncio.current_task()
-        if task is not None and (self._reader is None or self._reader() is not task):
-            self._reader = weakref.ref(task)
+        """Begin `getone()` or `getmany()`: the records of earlier calls now count as finished. Let
+        other tasks run if necessary (`_YIELD_AFTER`). Return the loop time; None if `stop()` was
+        called meanwhile. Raises like `_check_can_read()`."""
+        if self._is_reader():
+            self._check()
+        else:
+            self._check_can_read()
+            task = asyncio.current_task()
+            if task is not None:
+                self._reader, self._reader_thread = weakref.ref(task), get_ident()
         now, buffer = self._loop.time(), self._queue.buffer
-        # Count the call before the await, so that an auto-commit in between includes the records
-        # that the call finishes.
-        buffer.begin_call()
+        # Count the call before the await, so that an auto-commit during the await includes the
+        # records that count as finished now.
+        buffer.begin_call(now)
         interception = self._context.interception
         if interception is not None:
             is_idle = interception.is_idle is not None and interception.is_idle()
-            buffer.set_interceptor(None if is_idle else interception.begin)
+            buffer.set_interceptor(None if is_idle else interception.begin, interception.is_plain)
         share = (now - self._yielded_at) / _YIELD_AFTER
         buffer.pace(share)
+        if share > 1 and self._committed_at > self._yielded_at:
+            # Other tasks ran while the commit waited for its response: do not yield again.
+            self._yielded_at = self._committed_at
+            share = (now - self._yielded_at) / _YIELD_AFTER
         if share > 1:
             await self._yield(now)
             if self._closed:
                 return None
-            self._check_can_read()
+            self._check()
         return now
 
     async def _yield(self, now: float) -> None:
-        """Let other tasks run, such as fetches: this reader has not yielded for `_YIELD_AFTER`."""
+        """Let other tasks run, such as fetches. `now`: the present loop time."""
         self._yielded_at = now
         await self._queue.yield_turn()
 
@@ -912,7 +1191,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Continue after the newest record of these partitions (none given: all assigned); with
-        `read_committed`, at the last stable offset. Returns and raises as `seek_to_beginning()`."""
+        `read_committed`, at the last stable offset. Returns and raises like `seek_to_beginning()`.
+        """
         return await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
@@ -955,7 +1235,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             committed = found.get(state.tp)
             offsets[state.tp] = None if committed is None else committed.offset
             # If the partition was revoked and assigned again during the request, keep its new
-            # position, which the application has not asked to change.
+            # position: the application called this method for the earlier assignment.
             if committed is not None and self._subscription.assignment.get(state.tp) is state:
                 state.forget_former()
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
@@ -975,13 +1255,17 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Raises TypeError for anything but TopicPartitions, IllegalStateError if a partition is not
         assigned.
         """
+        get = self._subscription.assignment.get
         for tp in partitions:
-            self._assigned_state(tp).pause()
+            state = get(tp) if type(tp) is TopicPartition else None
+            (self._assigned_state(tp) if state is None else state).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause()`: reads return records of these partitions again. Raises like `pause()`."""
+        get = self._subscription.assignment.get
         for tp in partitions:
-            self._assigned_state(tp).resume()
+            state = get(tp) if type(tp) is TopicPartition else None
+            (self._assigned_state(tp) if state is None else state).resume()
 
     def _assigned_state(self, tp: TopicPartition) -> PartitionState:
         return self._subscription.assigned_state(as_partition(tp, _NO_PARTITIONS), _NOT_ASSIGNED)
@@ -1069,12 +1353,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if offsets is None:
             # No await until `commit_offsets` has queued the commit, so that the positions belong to
             # the records returned so far.
-            positions = {state.tp: state.position for state in assignment.states()}
-            entries = {
-                tp: OffsetAndMetadata(offset)
-                for tp, offset in positions.items()
-                if offset is not None
-            }
+            entries: dict[TopicPartition, OffsetAndMetadata] = AllPositions()
+            for state in assignment.states():
+                position = state.position
+                if position is not None:
+                    entries[state.tp] = OffsetAndMetadata(position)
         else:
             entries = offsets_to_commit(offsets)
             for tp in entries:
@@ -1083,12 +1366,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                     self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
             try:
-                await self._membership.commit_offsets(
-                    assignment, AllPositions(entries) if offsets is None else entries
-                )
+                await self._membership.commit_offsets(assignment, entries)
             except (IllegalStateError, KafkaConnectionError) as error:
                 self._refuse_stopped(error)
                 raise
+            self._committed_at = self._loop.time()
         if offsets is None:
             # Check for revoked partitions last: by now the offsets of all other partitions are
             # committed.
@@ -1210,8 +1492,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Return the metrics of the consumer, at any time."""
         from aiokafka.consumer._metrics import read_consumer
 
-        buffered = self._fetch.buffered_bytes
-        return read_consumer(self._context, self._membership, buffered, self._loop.time())
+        now, buffer, waited = self._loop.time(), self._queue.buffer, self._waited
+        if self._queue.has_readers:
+            waited += max(0.0, now - max(buffer.called_at, self._yielded_at))
+        return read_consumer(
+            self._context, self._membership, self._fetch.buffered_bytes, waited, now
+        )
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -1240,7 +1526,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     @cached_property
     def _fetcher(self) -> FetcherNames:
-        """An object with the names of aiokafka's Fetcher, for programs that use this attribute."""
+        """An object with the attributes of the Fetcher in aiokafka 0.14, for programs that use this
+        private attribute."""
         from aiokafka._upstream.fetcher import FetcherNames
 
         return FetcherNames(self)
@@ -1258,6 +1545,14 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription.replace_listener(listener)
 
 
+def _no_task() -> None:
+    """Return None: used in place of the weak reference to the reading task until a task reads."""
+
+
+def _no_subscription() -> IllegalStateError:
+    return IllegalStateError("nothing to read: call subscribe() or assign() first")
+
+
 _GETONE = AIOKafkaConsumer.getone
 _ANEXT = AIOKafkaConsumer.__anext__
 
@@ -1267,5 +1562,14 @@ show_options(
     ConsumerConfig,
     ClientConfig,
     SecurityConfig,
-    partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+    partition_assignment_strategy=default_strategy,
 )
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # In aiokafka 0.14 this module has the class, and programs import it from here.
+        if name != "RoundRobinPartitionAssignor":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return default_strategy()[0]

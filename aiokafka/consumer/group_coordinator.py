@@ -3,7 +3,7 @@
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.group import GroupMembership as GroupCoordinator
 from aiokafka.consumer.group.no_group import NoGroup as NoGroupCoordinator
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = [

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._partitions import as_partition
+from aiokafka._tasks import Signal
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.consumer._context import Signal
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import IllegalStateError, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from aiokafka.consumer._partition_state import PartitionState as TopicPartitionState
     from aiokafka.consumer.fetch.fetcher import Fetcher
 else:
-    TopicPartitionState = PartitionState  # aiokafka's name
+    TopicPartitionState = PartitionState  # the name in aiokafka 0.14
 
 
-# Number of revoked partitions to remember: ten thousand use two megabytes of memory.
+# `revoked_after_reading` keeps this many entries, or twice as many as the largest assignment so far
+# if that is more; then the oldest are dropped. Ten thousand entries use two megabytes of memory.
 _MOST_REVOKED = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
@@ -46,8 +47,8 @@ class Assignment:
     """The partitions assigned to this consumer. Immutable; a new assignment replaces the object.
 
     A partition that stays assigned keeps its PartitionState, with position, pause and buffered
-    records. `topic_ids`: by name, the ids of the topics if the group has assigned them by id
-    (KIP-848), else empty.
+    records. `topic_ids`: the topic ids by name if the group assigns by topic id (KIP-848), else
+    empty.
     """
 
     __slots__ = ("epoch", "get", "state_value", "states", "topic_ids", "tps")
@@ -75,8 +76,9 @@ class Assignment:
         return self.epoch >= 0
 
     def is_foreign(self, topic: str, cluster: ClusterMetadata) -> bool:
-        """Return whether the id of the topic in the metadata differs from the id assigned by the
-        group: one of the two ids is outdated, so requests must not name the topic."""
+        """Return whether the id of the topic in the metadata differs from the id by which the group
+        has assigned the topic. Then one of the ids is outdated, and a request by name could apply
+        to the wrong topic. False if either id is unknown."""
         given = self.topic_ids.get(topic)
         return given is not None and cluster.topic_id(topic) not in (None, given)
 
@@ -91,7 +93,8 @@ class Assignment:
 
 
 class Subscription:
-    """The choice of the application: topics by name or pattern, or partitions (`is_manual`)."""
+    """The choice of the application: topics by name or pattern (`subscribe()`), or partitions
+    (`assign()`; `is_manual`)."""
 
     __slots__ = ("_owner", "is_manual", "listener", "pattern", "regex", "topics")
 
@@ -109,8 +112,8 @@ class Subscription:
         self.topics = topics
         self.pattern = pattern
         self.regex = regex
-        """A pattern that the broker matches (KIP-848). With such a pattern, `topics` has the
-        assigned topics only."""
+        """The regular expression of a SubscriptionPattern, which the broker matches (KIP-848). Then
+        `topics` has the assigned topics only."""
         self.listener = listener
         self.is_manual = is_manual
 
@@ -128,8 +131,8 @@ class Subscription:
 class SubscriptionState:
     """The application's subscription and the resulting assignment.
 
-    The application's task writes the subscription. The assignment is written by `assign()` for
-    manually assigned partitions, and by `assign_from_subscribed()` for a subscription.
+    The application changes the subscription. `assign()` changes the assignment if the application
+    chooses partitions; otherwise the group, or NoGroup, calls `assign_from_subscribed()`.
     """
 
     def __init__(self) -> None:
@@ -146,13 +149,13 @@ class SubscriptionState:
         self._assigned = Signal()
         self.revoked_after_reading: dict[TopicPartition, int] = {}
         """Partitions that were revoked after records of them were returned, with the number of the
-        last call of `getone()` or `getmany()` that returned records. An application may process
-        such records for any time, so the latest 10,000 entries, or twice the largest assignment,
-        are kept."""
+        last call of `getone()` or `getmany()` that returned such records. An application may
+        process records for any time, so entries are dropped only by number: the latest 10,000, or
+        twice the largest assignment if that is more, are kept."""
         self._most_revoked = _MOST_REVOKED
 
     def fetch_context(self) -> AbstractContextManager[None]:
-        """Return a context manager without effect, for Faust."""
+        """Return a context manager without effect. The library Faust calls this method."""
         return nullcontext()
 
     @property
@@ -170,7 +173,7 @@ class SubscriptionState:
         """The rebalance listener of the subscription; None without a listener."""
         return None if self.subscription is None else self.subscription.listener
 
-    # Methods with aiokafka's names, for programs that use its SubscriptionState.
+    # Methods of `SubscriptionState` in aiokafka 0.14, for programs that call them.
 
     _listener = listener
 
@@ -192,7 +195,7 @@ class SubscriptionState:
 
     @property
     def subscribed_pattern(self) -> re.Pattern[str] | None:
-        """The pattern of the subscription; None without a pattern (aiokafka's name)."""
+        """The pattern of the subscription; None without a pattern. Named as in aiokafka 0.14."""
         return self.pattern
 
     def watch(self, fetcher: Fetcher | None) -> None:
@@ -205,22 +208,24 @@ class SubscriptionState:
     def subscribe_topics(
         self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Subscribe to topics by name."""
+        """Subscribe to topics by name. Raises IllegalStateError after `assign()`."""
         self._refuse_manual()
         self._subscribe(Subscription(self, frozenset(topics), listener=listener))
 
     def subscribe_pattern(
         self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Subscribe to all present and future topics that match `pattern`."""
+        """Subscribe to all present and future topics that match `pattern`. Raises IllegalStateError
+        after `assign()`."""
         self._refuse_manual()
         self._subscribe(Subscription(self, frozenset(), pattern=pattern, listener=listener))
 
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Subscribe to all topics that match `regex`, which the broker evaluates. `topics` starts
-        with the topics assigned now, because the broker sends no assignment if nothing changes."""
+        """Subscribe to all topics that match `regex`. The broker evaluates it. `topics` starts with
+        the topics assigned now, because the broker sends no assignment if the new expression
+        matches the same topics. Raises IllegalStateError after `assign()`."""
         self._refuse_manual()
         topics = frozenset(tp.topic for tp in self.assignment.tps)
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
@@ -272,26 +277,28 @@ class SubscriptionState:
     ) -> None:
         """Assign partitions for the current subscription.
 
-        Partitions that were assigned before keep their state, unless `keep` is False. `topic_ids`
-        are the topic ids from the coordinator, by name.
+        Partitions that were assigned before keep their state, unless `keep` is False. `topic_ids`:
+        the topic ids by name if the group assigns by topic id. Raises IllegalStateError without a
+        subscription by topics or pattern.
         """
         if not self.is_by_group:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
-        # An empty assignment in between gives each partition a new state, without position.
+        # Drop the old states first, so that each partition gets a new state, without position.
         if not keep and self.assignment:
             self._replace([])
         self._replace(tps, topic_ids)
 
     def begin_again(self) -> None:
-        """Clear the assignment, before a consumer is started again after a failed `start()`."""
+        """Clear the assignment by the group before a consumer is started again after a failed
+        `start()`. Keep the subscription, and manually assigned partitions."""
         if self.is_by_group:
             self.assign_from_subscribed([])
             # Topics that the broker matched for the failed `start()` may not exist any more.
             self.take_topics(frozenset())
 
     def unsubscribe(self) -> None:
-        """Clear subscription and assignment; any kind of subscription may follow."""
+        """Clear subscription and assignment. Afterwards any kind of subscription is possible."""
         self._set(None)
         self._replace([])
 
@@ -314,7 +321,7 @@ class SubscriptionState:
             raise IllegalStateError(f"{_EXCLUSIVE}: before subscribe() call unsubscribe()")
 
     async def wait_for_assignment(self) -> None:
-        """Wait until there is an assignment for the latest subscription (aiokafka's name)."""
+        """Wait until the latest subscription has an assignment. Named as in aiokafka 0.14."""
         while self.assignment.epoch <= self._subscribed_at:
             await self._assigned.wait()
 
@@ -336,7 +343,7 @@ class SubscriptionState:
         if current is None or current.is_manual:
             return True
         if current.pattern is not None:
-            # Match the name, because the metadata may lack a topic for a moment.
+            # Match the name: `topics` may lack the topic, because metadata may lack it for a while.
             return current.pattern.match(topic) is not None
         # Only the broker knows which topics match `regex`; the next assignment has these topics.
         return current.regex is not None or topic in current.topics
@@ -360,8 +367,8 @@ class SubscriptionState:
         for state in old.states():
             if state.tp not in states:
                 if state.call:
-                    # `GroupView` asks later whether the application may still process records of
-                    # the partition. Reinsert it, as the dict is ordered by age.
+                    # `GroupView` needs this to know whether the application may still process
+                    # records of the partition. Pop first, because the dict is ordered by age.
                     self.revoked_after_reading.pop(state.tp, None)
                     self.revoked_after_reading[state.tp] = state.call
                 state.retire()
@@ -373,11 +380,11 @@ class SubscriptionState:
 
 
 class SubscribedTopics:
-    """Requests metadata of the subscribed topics, matches patterns, and reports denied topics. Used
-    with and without a group.
+    """Requests metadata of the subscribed topics, matches patterns, and reports denied topics (with
+    TOPIC_AUTHORIZATION_FAILED in metadata). Used with and without a group.
 
-    Owns: the topics with TOPIC_AUTHORIZATION_FAILED. The error is reported for a PartitionState of
-    partition -1, because the topic's partitions may be unknown.
+    Owns: the denied topics, each with a PartitionState of partition -1. The error is reported for
+    this state, too, because the topic's partitions may be unknown.
     """
 
     def __init__(self, context: ConsumerContext) -> None:
@@ -389,21 +396,22 @@ class SubscribedTopics:
         self._denied: dict[str, PartitionState] = {}
 
     def follow(self, on_metadata: Callable[[], None]) -> Coroutine[Any, Any, None]:
-        """Return a coroutine that calls `on_metadata` after each snapshot from now on, until it is
-        cancelled."""
-        # Get the future now: there may be a snapshot before the coroutine starts to run.
+        """Return a coroutine that calls `on_metadata` after each change of the metadata, until it
+        is cancelled."""
+        # Get the future now: the metadata may change before the coroutine starts to run.
         return self._follow(self._client.metadata_changed(), on_metadata)
 
     async def _follow(self, changed: asyncio.Future[None], on_metadata: Callable[[], None]) -> None:
         while True:
             await changed
-            # Get the next future first, so that a snapshot during the calls is not missed.
+            # Get the next future first, so that a change during the calls is not missed.
             changed = self._client.metadata_changed()
             on_metadata()
             self._health.look()
 
     def request(self) -> None:
-        """Request metadata of the subscribed topics; of all topics for a pattern."""
+        """Request metadata of the subscribed topics; of all topics for a pattern that the client
+        matches."""
         subscriptions = self._subscriptions
         if subscriptions.pattern is not None:
             self._client.watch_all_topics()
@@ -411,7 +419,8 @@ class SubscribedTopics:
             self._client.set_topics(subscriptions.topics)
 
     def match_pattern(self) -> bool:
-        """Update the topics that match the pattern; return whether they changed."""
+        """Update the subscribed topics from the metadata if there is a pattern; return whether they
+        changed."""
         subscription = self._subscriptions.subscription
         if subscription is None or subscription.pattern is None:
             return False
@@ -419,8 +428,9 @@ class SubscribedTopics:
         return self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
 
     def report_denied(self) -> None:
-        """Report topics with TOPIC_AUTHORIZATION_FAILED to readers, and withdraw the errors of
-        topics that are authorized again. Called after each metadata snapshot."""
+        """Make calls of the application raise TopicAuthorizationFailedError for denied topics, and
+        withdraw the errors of topics that are no longer denied. Called after each change of the
+        metadata."""
         denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
             # This also removes the failures reported for the topic's partitions.
@@ -428,7 +438,7 @@ class SubscribedTopics:
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
             ours = self._subscriptions.assignment.states()
-            # Report the error for assigned partitions, too: a reader may ask for these only.
+            # Report the error for assigned partitions, too: a call may read only from these.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
             self._queue.report_all(states, partial(TopicAuthorizationFailedError, topic))
 

@@ -201,14 +201,15 @@ def write_partitions(partitions: PartitionsByTopic) -> bytes:
 
 
 def read_partitions(data: bytes) -> tuple[list[tuple[str, list[int]]], bytes]:
-    """Read an array of (topic, partitions). Return the array and the bytes after it."""
+    """Read an array of (topic, partitions). Return the array and the bytes after it. Raises
+    KafkaProtocolError if it is malformed."""
     reader = _Reader(data)
     partitions = reader.partitions()
     return partitions, reader.rest()
 
 
 def _content(data: bytes | io.BytesIO) -> bytes:
-    """Return the bytes of `data`, which may be a file object as in aiokafka."""
+    """Return the bytes of `data`, which may be a file object as in aiokafka 0.14."""
     return data.read() if isinstance(data, io.BytesIO) else data
 
 
@@ -249,7 +250,8 @@ class _Reader:
         return min(version, NEWEST_VERSION)
 
     def count(self, smallest: int) -> int:
-        """Read the length of an array whose elements have at least `smallest` bytes each."""
+        """Read the length of an array whose elements have at least `smallest` bytes each. Raises
+        KafkaProtocolError if the remaining bytes are too few."""
         count = self.int32()
         if count < 0 or count * smallest > len(self._data) - self._at:
             raise KafkaProtocolError(f"group metadata claims an array of {count} elements")

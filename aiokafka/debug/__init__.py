@@ -1,4 +1,4 @@
-"""The current state of clients: `snapshot` returns the state, and `DebugApp` serves it over HTTP.
+"""The current state of clients: `snapshot` returns it, and `DebugApp` serves it over HTTP.
 
 `LoopLag` measures the lag of the event loop.
 """
@@ -40,10 +40,10 @@ _PARALLEL = ("running", "unfinished", "unfinished_bytes", "waiting")
 def snapshot(client: Any) -> dict[str, Any]:
     """Return the current state of a producer, consumer, admin client or `ParallelConsumer`.
 
-    The result is data for JSON: `json.dumps(snapshot(client))` works at any time, even before
-    `start()` and after `stop()`. No request is sent, and no state changes. Times are in seconds,
-    those with `_ms` in milliseconds; unknown values are None or left out. The result has neither
-    passwords nor contents of records. Call it in the event loop of the client.
+    The result is JSON data: `json.dumps(snapshot(client))` works at any time, even before `start()`
+    and after `stop()`. The call sends no request and changes no state. Times are in seconds, those
+    whose names end with `_ms` in milliseconds; unknown values are None or omitted. The result
+    contains no passwords and no contents of records. Call it in the event loop of the client.
     """
     if hasattr(client, "unfinished"):
         return _parallel_state(client)
@@ -79,7 +79,7 @@ def snapshot(client: Any) -> dict[str, Any]:
 
 
 def _kind_of(metrics: Iterable[Metric]) -> str:
-    """Return "consumer", "producer" or "admin client", by the groups of the client's metrics."""
+    """Return "consumer", "producer" or "admin client", depending on the groups of metrics."""
     groups = {metric.group for metric in metrics}
     return next((kind for group, kind in _KINDS if group in groups), "admin client")
 
@@ -95,7 +95,7 @@ def _parallel_state(parallel: Any) -> dict[str, Any]:
 
 
 def _consumer_state(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
-    """Return the subscription, the assignment and the group of a consumer."""
+    """Return the subscription, the assigned partitions and the group of a consumer."""
     partitions = [
         {"topic": topic, "partition": int(number), **values}
         for (topic, number), values in sorted(_partition_values(metrics).items())
@@ -113,7 +113,7 @@ def _consumer_state(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
 
 
 def _partition_values(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return position, lag and other values of the assigned partitions."""
+    """Return the position, the lag and other values of each assigned partition."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for metric in metrics:
         if metric.group == "consumer-fetch-manager-metrics" and "partition" in metric.tags:
@@ -126,7 +126,7 @@ def _partition_values(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, 
 
 
 def _by_tag(metrics: list[Metric], group: str, tag: str) -> list[dict[str, Any]]:
-    """Return the metrics of a group as dicts by name, one dict for each value of `tag`."""
+    """Return the metrics of a group: for each value of `tag` a dict of the metrics by name."""
     found: dict[str, dict[str, Any]] = {}
     for metric in metrics:
         if metric.group == group and tag in metric.tags:
@@ -158,7 +158,8 @@ Response = tuple[int, str, bytes]
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _READY = {"running", "rebalancing", "unsubscribed"}
-"""Health states of a client that works, or will work without intervention."""
+"""Health states in which `/health/ready` returns 200: the client works, or will work without
+intervention."""
 
 
 class DebugApp:
@@ -176,14 +177,14 @@ class DebugApp:
         app = FastAPI(lifespan=...)
         app.mount("/kafka", DebugApp())
 
-    The application has no access control: do not expose it to the public.
+    The application has no access control: do not make it accessible to the public.
     """
 
     def __init__(self, *only: Any) -> None:
-        """Serve the clients in `only`, or by default all clients of the process.
+        """Serve the clients in `only`; by default all clients of the process.
 
-        By default, clients that are created later are included, and stopped clients are left out.
-        The clients in `only` are served even after they have stopped.
+        By default, clients that are created later are included, and stopped clients are omitted.
+        The clients in `only` are included even after they were stopped.
         """
         self._only = as_clients("only", only)
         self._registry: Any = None
@@ -213,7 +214,7 @@ class DebugApp:
         await send({"type": "http.response.body", "body": b"" if is_head else body})
 
     async def _respond(self, scope: Message) -> Response:
-        # Some frameworks leave the mount point in the path.
+        # Some frameworks do not remove the mount point from the path.
         root = scope.get("root_path", "").rstrip("/")
         path = scope["path"].removeprefix(root).rstrip("/")
         route = self._routes.get(path)
@@ -222,7 +223,7 @@ class DebugApp:
         if scope["method"] not in ("GET", "HEAD"):
             return 405, _TEXT, b"GET it\n"
         if path == "/metrics":
-            # Formatting tens of thousands of series takes a second.
+            # Formatting may take a second (tens of thousands of series), so do it in a thread.
             return await asyncio.to_thread(route)
         return route()
 
@@ -230,7 +231,8 @@ class DebugApp:
         return list(self._only) if self._only else list(clients())
 
     def _states(self) -> list[dict[str, str]]:
-        """Return the health state and its reason for each client with the method `health`."""
+        """Return the health state and its reason of each client that has the method `health`.
+        Closed clients are omitted, unless they are in `only`."""
         found = []
         for client in self._clients():
             if not hasattr(client, "health"):
@@ -257,7 +259,7 @@ class DebugApp:
         try:
             prometheus: Any = importlib.import_module("prometheus_client")
         except ImportError:
-            text = b"Prometheus' client is missing: pip install aiokafka[prometheus]\n"
+            text = b'prometheus-client is not installed: pip install "aiokafka[prometheus]"\n'
             return 501, _TEXT, text
         if self._registry is None:
             registry = prometheus.CollectorRegistry()
@@ -271,7 +273,7 @@ class DebugApp:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Acknowledge start-up and shutdown of the server."""
+    """Acknowledge the start-up and shutdown events of the server."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -19,17 +19,17 @@ __all__ = ["LoopLag"]
 
 
 class LoopLag:
-    """Measures the lag of the event loop: the delay of its timers.
+    """Measures the lag of the event loop: by how much its timers are late.
 
-    Code that computes or blocks without `await` delays the loop, and with it heartbeats, fetches
-    and commits. A timer fires every `interval_ms`, and its delay is counted in the histogram `lag`
-    of the group `event-loop-metrics`. Each measurement costs a few microseconds. The timer runs
-    only between `start` and `stop`, or in a block::
+    Code that computes or blocks without `await` delays the loop, and so heartbeats, fetches and
+    commits. A timer fires every `interval_ms`; its delay is counted in the histogram `lag` of the
+    group `event-loop-metrics`. A measurement costs a few microseconds. The timer runs only between
+    `start` and `stop`, or in a `with` block::
 
         with LoopLag():
             await serve()
 
-    `metrics()` returns the histogram, and `KafkaCollector` includes it.
+    `metrics()` returns the histogram, and `KafkaCollector` exports it.
     """
 
     def __init__(self, interval_ms: float = 100) -> None:
@@ -52,7 +52,7 @@ class LoopLag:
             self._schedule()
 
     def stop(self) -> None:
-        """Stop the timer. `metrics()` still returns the measurements."""
+        """Stop the timer. `metrics()` still returns what was measured."""
         unregister(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -79,7 +79,8 @@ class LoopLag:
         self._schedule()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the histogram of the lag in milliseconds. Can be called at any time."""
+        """Return the histogram of the lag in milliseconds. Works before `start` and after
+        `stop`."""
         from aiokafka.metrics._values import Distribution, Metric, MetricKind, MetricsSnapshot
 
         lag = Distribution(*self._lag.read())

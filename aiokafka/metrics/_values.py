@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# -- Totals that are 0 before their first event, and errors for unknown names
+# -- Totals that are 0 before their first event, and the errors for unknown names
 
 
 _OF_NODES = ("request-total", "response-total", "outgoing-byte-total", "incoming-byte-total")
@@ -73,6 +73,7 @@ _TOTALS: dict[str, dict[str, str]] = {
         "records-consumed-total": "topic partition",
         "bytes-consumed-total": "topic",
         "records-skipped-total": "topic",
+        "records-unreadable-total": "topic",
         "fetch-total": "",
     },
     "consumer-coordinator-metrics": {
@@ -90,8 +91,8 @@ _TOTALS: dict[str, dict[str, str]] = {
         "record-dead-letter-total": "topic",
     },
 }
-"""The tags of each total, by group and name. A client reports some totals only after the first
-record of a topic, the first partition or the first connection."""
+"""The tags of each total, by group and name. Some totals are in a snapshot only after the first
+event: the first record of a topic, the first partition, or the first connection."""
 
 _UNKNOWN_AT_FIRST = frozenset(
     {
@@ -106,14 +107,18 @@ _UNKNOWN_AT_FIRST = frozenset(
         "generation",
         "last-rebalance-seconds-ago",
         "last-heartbeat-seconds-ago",
+        "time-between-poll-avg",
+        "time-between-poll-max",
+        "poll-idle-ratio-avg",
+        "last-poll-seconds-ago",
     }
 )
-"""Metrics without a value at first, not even 0."""
+"""Metrics that have no value before the first event, not even 0."""
 
 
 def is_total(name: str, group: str | None, tags: Collection[str], groups: Collection[str]) -> bool:
-    """Return whether a client with metrics of `groups` has this total, even before the first
-    event."""
+    """Return whether a client that has metrics of `groups` has this total, even if it is not in a
+    snapshot before its first event."""
     return any(
         name in totals
         and group in (None, counted)
@@ -126,10 +131,11 @@ def is_total(name: str, group: str | None, tags: Collection[str], groups: Collec
 def not_found(
     name: str, group: str | None, tags: Mapping[str, str], here: Collection[str]
 ) -> KeyError:
-    """Return the KeyError for an unknown name; `here` are the existing names."""
+    """Return a KeyError whose text says why there is no such metric. `here` are the names of the
+    snapshot."""
     known = {*here, *_UNKNOWN_AT_FIRST}.union(*_TOTALS.values())
     if name not in known:
-        import difflib  # imported on demand: only this error needs it
+        import difflib  # imported here, because only this error text needs it
 
         close = difflib.get_close_matches(name.replace("_", "-"), sorted(known), 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -141,21 +147,22 @@ def not_found(
 
 
 def _client_group(group: str) -> str:
-    """Return the client-wide group for a group of metrics per node or topic, otherwise `group`."""
+    """Return the group of the whole client for a group of metrics of nodes or topics; other groups
+    are returned unchanged."""
     return group.replace("-node-metrics", "-metrics").replace("-topic-metrics", "-metrics")
 
 
 class MetricKind(str, enum.Enum):
-    """The kinds of metrics; strings such as `"counter"`."""
+    """The kinds of metrics. The members are strings, such as "counter"."""
 
     COUNTER = "counter"
-    """A total since the client was created."""
+    """A total that only grows, counted since the client was created."""
 
     GAUGE = "gauge"
     """A value at the moment of the snapshot."""
 
     HISTOGRAM = "histogram"
-    """A `Distribution`."""
+    """A `Distribution` of values since the client was created."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -175,7 +182,7 @@ class Distribution:
     """The largest value; 0 without values."""
 
     buckets: tuple[tuple[float, int], ...]
-    """Pairs of an upper bound and the number of values up to it; the last bound is infinite."""
+    """Pairs (upper bound, number of values up to this bound). The last bound is infinite."""
 
     @property
     def mean(self) -> float:
@@ -201,17 +208,18 @@ class Metric:
     """The unit: `"records"`, `"bytes"`, `"ms"`, `"ns"`, `"s"`, or `""` if the name implies it."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
-    """The tags: `client-id`, and `topic`, `partition` or `node-id` where the metric is per topic,
+    """The tag `client-id`, and `topic`, `partition` or `node-id` for a metric of a single topic,
     partition or node."""
 
     @property
     def telemetry_name(self) -> str:
-        """The name by KIP-714, such as `"org.apache.kafka.producer.record.send.total"`."""
+        """The name in pushed metrics (KIP-714), such as
+        `"org.apache.kafka.producer.record.send.total"`."""
         group = self.group.removesuffix("-metrics")
         return f"org.apache.kafka.{group}.{self.name}".replace("-", ".")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data; the infinite bound of a histogram becomes None."""
+        """Return the fields as JSON data. The infinite bound of a histogram becomes None."""
         value: Any = self.value
         if isinstance(value, Distribution):
             finite = [[bound, count] for bound, count in value.buckets[:-1]]
@@ -227,7 +235,8 @@ class Metric:
 
 
 class MetricRows(Protocol):
-    """Metrics of many partitions, stored as numbers; the Metric objects are created on demand."""
+    """The metrics of many partitions, stored as numbers. Metric objects are created only when they
+    are iterated."""
 
     def __len__(self) -> int: ...
 
@@ -238,10 +247,10 @@ class MetricRows(Protocol):
 
 
 class MetricsSnapshot(Sequence[Metric]):
-    """All metrics of a client at one moment. Immutable.
+    """All metrics of a client at one moment. It does not change.
 
-    The numbers are read when the snapshot is taken. The `Metric` objects of partitions, of which
-    there may be very many, are created on demand.
+    All numbers are read when the snapshot is created. The `Metric` objects of partitions are
+    created only when they are needed, because there may be very many.
     """
 
     def __init__(self, metrics: Iterable[Metric], partitions: MetricRows | None = None) -> None:
@@ -266,14 +275,14 @@ class MetricsSnapshot(Sequence[Metric]):
         return self._all[index]
 
     def without_partitions(self) -> MetricsSnapshot:
-        """Return a snapshot of the same metrics without metrics per partition."""
+        """Return a snapshot with the same metrics, except those of single partitions."""
         return MetricsSnapshot(self._metrics)
 
     def find(self, name: str, group: str | None = None, **tags: str | int) -> list[Metric]:
-        """Return the metrics with this name, and with `group` and `tags` if given.
+        """Return the metrics with this name and, if given, this group and these tags.
 
         Tags are written with underscores: `find("records-lag", topic="orders", partition=0)`. A
-        metric must have all given tags.
+        metric matches if it has all given tags; it may have more.
         """
         wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
         of_partitions = () if self._partitions is None else self._partitions.named(name)
@@ -288,9 +297,10 @@ class MetricsSnapshot(Sequence[Metric]):
     def value(self, name: str, group: str | None = None, **tags: str | int) -> Any:
         """Return the value of the metric that `find` returns for these arguments.
 
-        If `find` returns several metrics, this uses the metric with the fewest tags: without
-        `topic=`, the total of the client. A total without events is 0, such as the total of a topic
-        without records. Raises KeyError, with a similar name, for an unknown metric.
+        If `find` returns several metrics, the one with the fewest tags is used: without `topic=`,
+        the total of the client. The value of a total that has had no event is 0, for example of a
+        topic without records. Raises KeyError for an unknown metric; its text suggests a similar
+        name.
         """
         found = sorted(self.find(name, group, **tags), key=_tag_count)
         if found:
@@ -306,7 +316,7 @@ class MetricsSnapshot(Sequence[Metric]):
         raise not_found(name, group, wanted, {one.name for one in self._metrics})
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Return JSON data of all metrics."""
+        """Return all metrics as JSON data."""
         return [metric.as_dict() for metric in self]
 
 
@@ -332,31 +342,35 @@ _TIMES = {
     "-ns-total": "ns",
     "-seconds-ago": "s",
     "-age": "s",
+    "-poll-avg": "ms",
+    "-poll-max": "ms",
 }
 
 
 class GroupWriter(NamedTuple):
-    """Creates the metrics of one group, with the same tags."""
+    """Creates the metrics of one group. They all have the same tags."""
 
     group: str
     tags: Mapping[str, str]
 
     def counters(self, **values: float) -> Iterator[Metric]:
-        """Yield a counter for each value; the keywords are the names with underscores."""
+        """Yield a counter for each value. A keyword is the name of its metric, with underscores
+        instead of hyphens: `bytes_total=1` is the metric `bytes-total`."""
         return self._each(MetricKind.COUNTER, values)
 
     def gauges(self, **values: float | None) -> Iterator[Metric]:
-        """Yield a gauge for each value that is not None."""
+        """Yield a gauge for each value that is not None. For the keywords, see `counters`."""
         return self._each(MetricKind.GAUGE, {n: v for n, v in values.items() if v is not None})
 
     def histograms(self, **values: Histogram) -> Iterator[Metric]:
-        """Yield a metric for each histogram."""
+        """Yield a metric with a `Distribution` for each histogram. For the keywords, see
+        `counters`."""
         return self._each(
             MetricKind.HISTOGRAM, {n: Distribution(*v.read()) for n, v in values.items()}
         )
 
     def tagged(self, group: str, **tags: str | int) -> GroupWriter:
-        """Return a writer for `group` with additional tags."""
+        """Return a writer for another group, with the tags of this writer and those in `tags`."""
         named = {name.replace("_", "-"): str(value) for name, value in tags.items()}
         return GroupWriter(group, {**self.tags, **named})
 
@@ -368,7 +382,7 @@ class GroupWriter(NamedTuple):
             yield Metric(self.group, name, value, kind, unit, self.tags)
 
 
-@functools.cache  # bounded: the keys are a few hundred literals in the code
+@functools.cache  # not too large: the keys are a few hundred literals in the code
 def _name_and_unit(key: str) -> tuple[str, str]:
     name = key.replace("_", "-")
     for ending, unit in _TIMES.items():
@@ -377,7 +391,7 @@ def _name_and_unit(key: str) -> tuple[str, str]:
     return name, next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")
 
 
-# -- Sums over clients with the same labels, which do not decrease when a client is deleted
+# -- Sums over clients with the same labels. They do not decrease when a client is deleted
 
 
 K = TypeVar("K", bound=Hashable)
@@ -385,14 +399,15 @@ Value = float | Distribution
 
 
 class LastingSums:
-    """Keeps the last counts of deleted clients, and counts that a client no longer has.
+    """Keeps the last counts of deleted clients, and counts that are not in a client's metrics any
+    more.
 
-    Monitoring systems take a falling counter for a restarted counter, and would count the whole
-    remaining sum again. Therefore the last count of a client stays in the sum as long as another
-    client has a count with the same key.
+    If a sum over clients became smaller, a monitoring system would conclude that the counter was
+    reset to 0, and would count the whole remaining sum once more. Therefore the last count of a
+    client is part of the sum as long as another client has a count with the same key.
 
-    Owns: the counts of each client at the last `update`, and the sums of ended counts. A sum is
-    deleted when no client has a count with its key.
+    Owns: the counts of each client at the last `update`, and the sums of the ended counts. A sum is
+    deleted when no client has a count with its key any more.
     """
 
     def __init__(self) -> None:
@@ -400,11 +415,15 @@ class LastingSums:
         self._sums: dict[Any, Value] = {}
 
     def update(self, current: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
-        """Return the sums of ended counts by key, which the caller adds to the current counts.
-        `current` has the current counts of each client."""
+        """Return by key the sums of ended counts, which exporters add to the sums of current
+        counts.
+
+        `current` has the counts of each client now. A count has ended if it was in `current` at an
+        earlier call and is not there now.
+        """
         now = {id(client): (weakref.ref(client), counts) for client, counts in current}
         for number, (client, before) in self._last.items():
-            # The id of a deleted client may be that of another client now.
+            # Another client may have got the id of a deleted client.
             counts = now[number][1] if number in now and now[number][0]() is client() else {}
             for key in before.keys() - counts.keys():
                 self._sums[key] = added(self._sums.get(key), before[key])

@@ -1,4 +1,4 @@
-"""Metrics of all clients of a process for Prometheus (`pip install aiokafka[prometheus]`)."""
+"""Metrics of all clients of a process for Prometheus (extra `prometheus`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["KafkaCollector"]
 
 _PER_SECOND = {"ms": 1000, "ns": 1_000_000_000}
 
-# Metrics without a meaningful sum over clients with the same client id: their maximum is exported.
+# Metrics whose sum over clients has no meaning: for clients with the same client id, the maximum is
+# exported.
 _NOT_ADDED = re.compile(
     r".*(-max|-avg|-ago|-age|-ms)|position|paused|generation|records-lag|records-lead|.*-total-bytes"
 )
@@ -36,9 +37,9 @@ class KafkaCollector:
         REGISTRY.register(KafkaCollector())
 
     Names begin with `kafka_`; times are in seconds. Labels are `client_id`, and `node_id`, `topic`
-    or `partition`. Clients with the same client id share a series. The value of a series is the sum
-    over the clients, or the maximum for metrics without a meaningful sum, such as the position in a
-    partition. The last counts of a deleted client stay in the sum while another client shares the
+    or `partition`. Clients with the same client id have one series. Its value is the sum over these
+    clients; for metrics whose sum has no meaning, such as the position in a partition, it is the
+    maximum. The last counts of a deleted client are kept in the sum while another client has the
     series, so that counters do not decrease.
     """
 
@@ -53,11 +54,12 @@ class KafkaCollector:
         """
         Args:
             only: The clients to export; None: all clients of the process.
-            topics: Whether to export series per topic.
-            partitions: Whether to export series per partition.
-            most_series: The limit of series with one name; `kafka_series_dropped` counts others.
+            topics: Whether to export the metrics of single topics.
+            partitions: Whether to export the metrics of single partitions.
+            most_series: The maximum number of series with the same name. Further series are not
+                exported; `kafka_series_dropped` has their number.
 
-        Raises ImportError without the package prometheus-client.
+        Raises ImportError if the package prometheus-client is not installed.
         """
         _core()
         if not isinstance(most_series, int | float):
@@ -69,15 +71,15 @@ class KafkaCollector:
         self._partitions = partitions
         self._most = most_series
         self._ended = LastingSums()
-        # Concurrent scrapes run in several threads.
+        # Scrapes may run concurrently, in several threads.
         self._lock = threading.Lock()
 
     def describe(self) -> list[Any]:
-        """Return nothing: the metrics depend on clients that are created later."""
+        """Return no metrics, because they depend on clients that are created later."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metric families. Called by the Prometheus client from any thread."""
+        """Yield the metric families. The Prometheus client calls this in any thread."""
         with self._lock:
             families, dropped = self._read()
         for (name, kind), series in families.items():
@@ -87,7 +89,8 @@ class KafkaCollector:
         )
 
     def _read(self) -> tuple[_Families, int]:
-        """Return the values of the clients by metric family, and the number of dropped values."""
+        """Return the values of all clients, by metric family and labels, and the number of values
+        that `most_series` has dropped."""
         families: _Families = {}
         counted = []
         dropped = 0
@@ -117,18 +120,21 @@ class KafkaCollector:
 
 
 def _core() -> Any:
-    """Return the module `prometheus_client.core`, which has the classes of metric families."""
+    """Return the module `prometheus_client.core`, which has the classes of metric families.
+
+    Raises ImportError if the package is not installed.
+    """
     try:
         return importlib.import_module("prometheus_client.core")
     except ImportError as error:
         raise ImportError(
-            "KafkaCollector needs prometheus-client: pip install aiokafka[prometheus]"
+            'KafkaCollector needs prometheus-client: pip install "aiokafka[prometheus]"'
         ) from error
 
 
 def _family(metric: Metric) -> str:
-    """Return the Prometheus name of a metric. Metrics per client, per topic and per partition have
-    different names, so that a sum over one name counts nothing twice."""
+    """Return the Prometheus name of a metric. Metrics of clients, topics and partitions have
+    different names, so that a sum over the series of a name does not count a value twice."""
     group = metric.group.removesuffix("-metrics")
     for tag in ("partition", "topic"):
         if tag in metric.tags:
@@ -160,7 +166,8 @@ def _labels(metric: Metric) -> Labels:
 
 
 def _merged(name: str, before: Value | None, value: Value) -> Value:
-    """Return the combined value of two clients with the same labels."""
+    """Return the combined value of clients with the same labels. `before` is the combined value of
+    the clients so far, None without any; `value` is that of one more client."""
     if isinstance(before, float | int) and isinstance(value, float | int):
         return max(before, value) if _NOT_ADDED.fullmatch(name) else before + value
     return added(before, value)

@@ -1,1 +1,1 @@
-"""Connections to brokers: the only place with transports and TLS."""
+"""Connections to brokers: the only modules of the package that use transports and TLS."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["NodeTraffic", "Traffic"]
 
 _MOST_NODES = 1000
-"""Most node ids with counts of their own: the ids of replaced brokers would accumulate."""
+"""Maximum number of node ids with separate counts. Without a limit, the ids of replaced brokers
+would accumulate."""
 
 
 class NodeTraffic:
@@ -64,7 +65,9 @@ class Traffic:
         return self.join(node_id, NodeTraffic()) if node is None else node
 
     def join(self, node_id: int, counts: NodeTraffic) -> NodeTraffic:
-        """Add the `counts` of a new connection to the counts of its broker; return the sum."""
+        """Add the `counts` of a new connection to the counts of its broker. Return the object that
+        holds the sum: the connection must use it from then on. With too many brokers, the oldest
+        one loses its separate counts."""
         node = self.nodes.get(node_id)
         if node is not None:
             node.absorb(counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout as within
 from aiokafka._retry import Backoff
@@ -33,10 +33,12 @@ __all__ = ["SessionKeeper", "authenticate", "exchange", "prepare_mechanism"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# Limit of tokens, in case a broker never ends the exchange; no mechanism needs more.
+# Maximum number of tokens to send; no mechanism needs more. If the broker does not end the exchange
+# by then, the authentication fails.
 _MAX_SASL_STEPS = 16
 
-# Fraction of the handshake timeout for fetching credentials.
+# Fraction of the handshake timeout in which the credentials must be fetched; otherwise the connect
+# fails.
 _PREPARING_PART = 0.9
 
 
@@ -53,7 +55,8 @@ async def authenticate(
     broker does not support the mechanism, AuthenticationFailedError when it rejects the
     credentials, KafkaConnectionError (also without credentials), RequestTimedOutError.
     """
-    # Limit fetching to less than `timeout`: the caller's timeout would hide the reason.
+    # Fetch the credentials in less than `timeout`: the error of the whole connection setup, which
+    # ends at the same time, would not say that the credentials were late.
     left = _PREPARING_PART * timeout
     mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)
@@ -71,12 +74,14 @@ async def prepare_mechanism(
     """Return the configured mechanism with current credentials.
 
     Raises KafkaConnectionError if the source of the credentials fails or takes more than `timeout`
-    seconds, and AuthenticationFailedError if the source returns an invalid result.
+    seconds, AuthenticationFailedError if the source returns an invalid result, and
+    AuthenticationMethodNotSupported if the mechanism is not available.
     """
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
-            # A Kerberos ticket is for one broker, so its failure needs no backoff for all brokers.
+            # Call the source with the client's common backoff. A Kerberos ticket is for one broker:
+            # its failure must not delay the connects to other brokers.
             if source is None or mechanism.name == "GSSAPI":
                 await mechanism.prepare()
             else:
@@ -89,7 +94,7 @@ async def prepare_mechanism(
 
 
 async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: float) -> None:
-    """Authenticate by a prepared mechanism. Raises as `authenticate`.
+    """Authenticate by a prepared mechanism. Raises the errors of `authenticate`.
 
     On a connection in use, the first response comes after the responses to in-flight requests.
     """
@@ -152,17 +157,28 @@ async def _exchange_tokens(
 async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
-    """Return the mechanism's next token, computed in the default executor if that is slow."""
+    """Return the mechanism's next token, computed in the default executor if that is slow, and
+    awaited if the mechanism is one of the application.
+    Raises KafkaConnectionError if the executor is too busy, else the error of the mechanism."""
     try:
         if not mechanism.is_slow:
-            return mechanism.step(challenge)
+            token = mechanism.step(challenge)
+            if token is None or isinstance(token, bytes):
+                return token
+            async with within(timeout):
+                return await token
         async with within(timeout):
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(None, mechanism.step, challenge)
+            computed: Any = await loop.run_in_executor(None, mechanism.step, challenge)
+            return computed  # type: ignore[no-any-return]
     except AuthenticationFailedError as error:
         # Add the name of the broker, which the mechanism does not know.
         raise AuthenticationFailedError(f"{connection.peer}: {error.args[0]}") from error
     except asyncio.TimeoutError:
+        if not mechanism.is_slow:
+            raise KafkaConnectionError(
+                f"{connection.peer}: {mechanism.name}: no token within {timeout:.1f} s"
+            ) from None
         raise KafkaConnectionError(
             f"{connection.peer}: {mechanism.name}: no thread computed the proof within "
             f"{timeout:.1f} s: the default executor of the event loop is busy"
@@ -205,17 +221,17 @@ _USED_PART = (0.8, 0.9)
 # Start to fetch credentials this fraction of the session lifetime before the re-authentication.
 _RENEWAL_PART = 0.1
 
-# Brokers reject another re-authentication within a second.
+# Seconds between two re-authentications, at least: brokers reject a second one within a second.
 _LEAST_INTERVAL = 1.1
 
 
 class SessionKeeper:
     """Re-authenticates one connection before each session ends, until the connection closes.
 
-    In-flight requests get their responses first, and new requests wait at the gate, so no request
-    fails. Owns the time of the next re-authentication. A failure closes the connection. A change of
-    the user, which brokers do not allow on an open connection, also closes the connection; the next
-    connection uses the new credentials.
+    In-flight requests get their responses first, and new requests wait at the SendGate, so no
+    request fails. Owns the time of the next re-authentication. A failure closes the connection. If
+    the credentials name another user now, the connection is closed too, because brokers do not
+    allow this change on an open connection; the next connection uses the new credentials.
     """
 
     def __init__(
@@ -257,7 +273,9 @@ class SessionKeeper:
                 self._end(KafkaConnectionError(f"{connection.peer}: unexpected {error!r}"))
 
     async def _renew(self, due: float) -> None:
-        """Re-authenticate at `due` (loop time) with current credentials."""
+        """Re-authenticate at `due` (loop time) with current credentials. Without credentials, or
+        with those of another user, close the connection after the in-flight requests. Raises the
+        error of the exchange."""
         connection = self._connection
         try:
             # The steps, and the reasons for their order:
@@ -289,7 +307,8 @@ class SessionKeeper:
     async def _prepare(self) -> Mechanism | None:
         """Return a mechanism with current credentials, with retries until the session ends.
 
-        Returns None if the connection closes before.
+        Returns None if the connection closes before. Raises the last error if the next retry would
+        come after the end of the session.
         """
         connection = self._connection
         self._delays.reset()
@@ -316,7 +335,8 @@ class SessionKeeper:
     async def _exchange(self, mechanism: Mechanism) -> None:
         connection = self._connection
         now = self._loop.time()
-        # Extend the timeout, because the responses to in-flight requests come first.
+        # The broker sends the responses to in-flight requests first, so the timeout begins after
+        # the last of their deadlines.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
         # Count the interval from the response. The broker counts from the time at which it reads
@@ -332,7 +352,8 @@ class SessionKeeper:
         )
 
     async def _retire(self, error: KafkaError) -> None:
-        """Wait for the in-flight requests, then close the connection with `error`."""
+        """Refuse new requests, wait for the in-flight requests, then close the connection with
+        `error`."""
         connection = self._connection
         connection.gate.hold()
         await connection.drain(connection.last_deadline)

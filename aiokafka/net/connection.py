@@ -65,7 +65,7 @@ class SendGate:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a request waits to be sent."""
+        """Whether a request waits at the gate."""
         return bool(self._waiters)
 
     @property
@@ -114,7 +114,7 @@ class SendGate:
         responses to in-flight requests may start a throttle during the wait.
         """
         now = self._loop.time()
-        # Check again after each wake-up: the gate may still be closed for another reason.
+        # Check again after each wake-up: the gate may be closed for another reason.
         while not self.is_open:
             is_shut = self._is_paused or self.is_held
             throttled = max(0.0, self.throttled_until - now)
@@ -150,8 +150,8 @@ class DeadlineTimer:
     """One timer for the earliest of many deadlines. `arm()` with a later deadline costs one
     comparison.
 
-    `on_due` runs in the context variables of the constructor's caller. Those of the request that
-    armed the timer would be wrong, because `on_due` also handles the timeouts of other requests.
+    `on_due` runs with the context variables of the code that created the timer, and not with those
+    of the request that armed it: `on_due` handles the timeouts of other requests as well.
     """
 
     __slots__ = ("_context", "_handle", "_loop", "_on_due", "at")
@@ -296,7 +296,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:
         """Return whether a request of one of these classes is in flight, cancelled or not."""
-        # Callers ask before each request: a loop costs less than `any` with a generator.
+        # Called before each request: a loop costs less than `any` with a generator.
         for request in self._exchange.in_flight:  # noqa: SIM110
             if request.request in requests:
                 return True
@@ -371,7 +371,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # Extend the deadline: the broker reads nothing until the end of the throttle.
         if self.gate.throttled_until > now:
             deadline += self.gate.throttled_until - now
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         expected = None
         if request.expects_response:
             expected = InFlightRequest(future, deadline, now, on_response)
@@ -380,17 +380,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not authenticates:
             self.last_used = now
         self.traffic.requests += 1
-        self.traffic.bytes_out += sum(map(len, chunks))
         if len(chunks) == 1:
+            self.traffic.bytes_out += len(chunks[0])
             transport.write(chunks[0])
         else:
+            self.traffic.bytes_out += sum(map(len, chunks))
             _write(transport, chunks)
         if expected is None:
             # With acks=0 there is no response to wait for.
             future.set_result(None)
             return future
         if self.waiting_since == math.inf:
-            self.waiting_since = max(now, self.gate.throttled_until)
+            throttled_until = self.gate.throttled_until
+            self.waiting_since = throttled_until if throttled_until > now else now
         if deadline < self._timer.at:
             self._timer.arm(deadline)
         return future
@@ -405,8 +407,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> R:
         """Wait until the gate is open, send `request`, and return its response (None with acks=0).
 
-        Cancelling the call drops the response and leaves the connection open. Raises as
-        `send_nowait`. Also raises RequestTimedOutError if the request waits at the gate, or for its
+        Cancelling the call drops the response and leaves the connection open. Raises the errors of
+        `send_nowait`, and RequestTimedOutError if the request waits at the gate, or for its
         response, longer than `timeout` seconds; the time of throttles does not count.
         """
         if not self.gate.is_open:
@@ -432,11 +434,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def admit(self) -> None:
-        """Accept responses up to the configured `max_response_bytes`, after the handshake."""
+        """Raise the limit of responses to the configured `max_response_bytes`, because the
+        handshake has succeeded."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
-        """Record an authenticated session of `lifetime` seconds, 0 for no limit (KIP-368)."""
+        """Set the end of the session after an authentication: in `lifetime` seconds; 0 means that
+        the session has no end (KIP-368)."""
         self.session_lifetime = lifetime
         self.session_end = self._loop.time() + lifetime if lifetime else math.inf
 
@@ -457,18 +461,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return renewed(self.error)
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Close the connection: in-flight requests fail at once.
+        """Close the connection. In-flight requests fail at once with `error`, by default a
+        KafkaConnectionError.
 
         The bytes in the write buffer are still sent, for at most `request_timeout`.
         """
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
-        if self._transport is None:
+        # Close the transport once: after a second close() of a TLS transport, its abort() has no
+        # effect.
+        if self._transport is None or self._abort_timer is not None or self.closed.done():
             return
         self._transport.close()
-        if self._abort_timer is None and not self.closed.done():
-            # A peer that does not read would keep the transport open: the remaining bytes and the
-            # TLS close alert could not be sent.
-            self._abort_timer = self._loop.call_later(self._request_timeout, self._transport.abort)
+        # A peer that does not read would keep the transport open: the remaining bytes and the TLS
+        # close alert could not be sent.
+        self._abort_timer = self._loop.call_later(self._request_timeout, self._transport.abort)
 
     def abort(self, error: KafkaError | None = None) -> None:
         """Close the connection as `close()` does, but discard the write buffer."""
@@ -479,9 +485,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def remote(self) -> tuple[str, int] | None:
-        """The IP address and port of the peer; None without a connection."""
+        """The IP address and port of the peer; None without a connection, and for a socket of
+        another family."""
         name = None if self._transport is None else self._transport.get_extra_info("peername")
-        return None if name is None else (str(name[0]), int(name[1]))
+        return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
     # -- called by asyncio
 
@@ -491,8 +498,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_open = True
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Resolve the futures of requests whose responses are complete."""
-        # Ignore bytes that arrive after close(): the requests have already failed.
+        """Process the `nbytes` that asyncio has read: resolve the futures of requests whose
+        responses are complete now. Abort the connection if the bytes are invalid."""
+        # Ignore bytes that arrive after close(): their requests have already failed.
         if not self.is_open:
             return
         self.traffic.bytes_in += nbytes
@@ -559,8 +567,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if throttle > 0:
                 self.traffic.throttle_ms += throttle
                 self._on_throttle(throttle, response)
-            is_awaited = bool(self._exchange.in_flight)
-            self.waiting_since = max(now, self.gate.throttled_until) if is_awaited else math.inf
+            if self._exchange.in_flight:
+                self.waiting_since = max(now, self.gate.throttled_until)
+            else:
+                self.waiting_since = math.inf
             if request.on_response is not None and not future.done():
                 try:
                     request.on_response(response)

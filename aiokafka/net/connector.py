@@ -1,29 +1,29 @@
-"""Open one connection: resolve, connect, TLS, ApiVersions, SASL."""
+"""Open one connection: TCP, TLS, ApiVersions, SASL."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
 from aiokafka._config.security import MADE_FOR_SERVERS, is_for_servers
 from aiokafka._subject import Subject, about
-from aiokafka._tasks import is_task_cancelled, together, unless
+from aiokafka._tasks import unless
 from aiokafka._version import __version__
 from aiokafka.errors import (
     KafkaConnectionError,
     NoError,
+    RebootstrapRequired,
     RequestTimedOutError,
     UnsupportedVersionError,
 )
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.credential_sources import CredentialSources
+from aiokafka.net.dialing import Route, call_function, format_address, routes_to
 from aiokafka.net.failures import connect_failure, handshake_failure
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.versions import BrokerVersions
 
 if TYPE_CHECKING:
@@ -36,90 +36,9 @@ __all__ = [
     "Connector",
     "Negotiation",
     "ask_versions",
-    "canonical",
-    "format_address",
-    "is_address",
     "negotiate",
-    "resolve",
     "software_version",
 ]
-
-
-# -- Addresses
-
-
-# Longest host name in characters; resolvers refuse longer names.
-_LONGEST_NAME = 255
-
-
-def format_address(host: str, port: int) -> str:
-    """Return `host:port`, with IPv6 hosts in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_address(host: str, port: int) -> bool:
-    """Return whether an address in a response is valid.
-
-    In a metadata response, a broker that is shutting down may have an empty address.
-    """
-    return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    """Return the distinct IP addresses of `host` (KIP-302), in the resolver's order.
-
-    Raises OSError (socket.gaierror) when the name is unknown.
-    """
-    if _is_ip_address(host):
-        return [host]
-    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(_ip_of(info[4]) for info in infos))
-    if not addresses:
-        raise socket.gaierror(socket.EAI_NONAME, "no address for this name")
-    return addresses
-
-
-def _ip_of(sockaddr: tuple[Any, ...]) -> str:
-    """Return the IP address in a socket address; a link-local IPv6 address with its zone."""
-    zone = sockaddr[3] if len(sockaddr) == 4 else 0
-    return f"{sockaddr[0]}%{zone}" if zone and "%" not in str(sockaddr[0]) else str(sockaddr[0])
-
-
-async def canonical(
-    servers: Iterable[tuple[str, int]], deadline: float
-) -> tuple[tuple[str, int], ...]:
-    """Return the distinct canonical names of all addresses of all servers (KIP-235).
-
-    A name that cannot be resolved before `deadline` (loop time) is returned unchanged.
-    """
-
-    async def names_of(host: str, port: int) -> list[tuple[str, int]]:
-        try:
-            async with timeout_at(deadline):
-                return [(await _name_of(ip, port), port) for ip in await resolve(host, port)]
-        except (asyncio.TimeoutError, OSError, UnicodeError):
-            return [(host, port)]
-
-    # Resolve the names concurrently, because one slow name could use up the time.
-    found = await together(names_of(*server) for server in servers)
-    return tuple(dict.fromkeys(name for names in found for name in names))
-
-
-async def _name_of(address: str, port: int) -> str:
-    flags = socket.NI_NAMEREQD | socket.NI_NUMERICSERV
-    name, _ = await asyncio.get_running_loop().getnameinfo((address, port), flags)
-    return name
-
-
-def _is_ip_address(host: str) -> bool:
-    """Return whether `host` is an IP address, which needs no resolver (a thread)."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return True
-    return False
 
 
 # -- The first request of a connection: ApiVersions
@@ -127,8 +46,9 @@ def _is_ip_address(host: str) -> bool:
 
 CLIENT_NAME = "aiokafka"
 
-# Limit of the ApiVersions requests on one connection: in the client's version, in a version that
-# the broker supports, and, if the broker was upgraded, in a newer version again.
+# Maximum number of ApiVersions requests on one connection. Usually at most three are sent: (1) in
+# the client's version, (2) in a version that the broker supports, and (3) in a newer version, if
+# the broker was upgraded.
 _MAX_API_VERSIONS_REQUESTS = 4
 
 # ApiVersions responses have finalized features since this version.
@@ -146,15 +66,21 @@ class Negotiation:
         """Whether this address has never responded to ApiVersions."""
         self.is_kafka_0_9 = False
         """Whether the broker responds to other requests but not to ApiVersions."""
+        self.expected: tuple[str, int] | None = None
+        """The cluster id and the node id that the broker at this address should have (KIP-1242).
+        Kafka 4.4 and later reject ApiVersions if they are another broker's. None: not checked."""
 
 
 def ask_versions(
     connection: BrokerConnection, negotiation: Negotiation, timeout: float
 ) -> asyncio.Future[ApiVersionsResponse]:
-    """Send ApiVersions with client name and version (KIP-511); return a future of the response."""
+    """Send ApiVersions with client name and version (KIP-511), and with the expected broker
+    (KIP-1242); return a future of the response."""
     request = ApiVersionsRequest(
         client_software_name=CLIENT_NAME, client_software_version=software_version()
     )
+    if negotiation.expected is not None:
+        request.cluster_id, request.node_id = negotiation.expected
     return connection.send_nowait(request, negotiation.api_versions_version, timeout)
 
 
@@ -177,7 +103,8 @@ async def negotiate(
         response = await answer
         negotiation.is_untested = False
         if response.error_code == NoError.errno:
-            # The broker may have been upgraded since its response lowered the version.
+            # The broker may have been upgraded since an earlier response lowered the version: use
+            # the newest version that it supports now.
             best = min(_newest_supported(response), negotiation.newest)
             negotiation.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
@@ -187,6 +114,15 @@ async def negotiate(
             # transaction.version 2.
             asked, answer = best, ask_versions(connection, negotiation, timeout)
             continue
+        if response.error_code == RebootstrapRequired.errno and negotiation.expected is not None:
+            cluster_id, node_id = negotiation.expected
+            raise handshake_failure(
+                response.error_code,
+                connection.peer,
+                "ApiVersions",
+                f"another broker than node {node_id} of cluster {cluster_id} answers at this "
+                "address (metadata_cluster_check_enable)",
+            )
         if response.error_code != UnsupportedVersionError.errno:
             raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
         if asked == 0:
@@ -226,7 +162,7 @@ log = logging.getLogger("aiokafka.conn")
 # connection. ApiVersions stays in flight, so that a slow broker is not mistaken for an old broker.
 _PROBE_AFTER = 1.0
 # `_probe` takes a broker for Kafka 0.9 only if SaslHandshake gets no response within this multiple
-# of the response time of ListOffsets.
+# of the response time of ListOffsets, and not within `_PROBE_AFTER` seconds either.
 _TIMES_SLOWER = 10
 
 # The ApiVersions version of Kafka's clients from 2.4 to 3.8. Servers other than Kafka (Azure Event
@@ -236,7 +172,7 @@ _WIDELY_SUPPORTED = 3
 
 class Connector:
     """Opens connections to one address. Owns the state of its ApiVersions negotiation, and the
-    index of the IP address to try first."""
+    index of the route to try first."""
 
     def __init__(
         self,
@@ -254,9 +190,10 @@ class Connector:
         self._uses_tls = config.security.uses_tls
         self._uses_sasl = config.security.uses_sasl
         self._sources = sources or CredentialSources(config)
+        self._node_id: int | None = None
         self.peer = self.rename(label, node_id)
         self._negotiation = Negotiation()
-        self._first_address = 0
+        self._first_route = 0
         # The last connection on which the broker was assumed to be Kafka 0.9.
         self._assumed: BrokerConnection | None = None
 
@@ -269,35 +206,58 @@ class Connector:
         """Change the label of the broker; return the broker's new name in messages."""
         address = format_address(self.host, self.port)
         text = f"{address} ({label})" if label else address
+        self._node_id = node_id
         self.peer = Subject(text, client_id=self._config.client_id, node_id=node_id)
         return self.peer
 
-    async def open(self, deadline: float, *, may_be_0_9: bool = True) -> BrokerConnection:
-        """Connect, negotiate versions and authenticate; try every resolved address (KIP-302).
+    async def open(
+        self,
+        deadline: float,
+        *,
+        may_be_0_9: bool = True,
+        expected: tuple[str, int] | None = None,
+    ) -> BrokerConnection:
+        """Connect, negotiate versions and authenticate; try every route, usually the
+        resolved addresses (KIP-302).
 
-        `deadline` (loop time) limits the call; each address gets a share of the remaining time.
+        `deadline` (loop time) limits the call; the remaining time is divided evenly among the
+        routes that were not tried yet.
         With `may_be_0_9`, a broker that does not respond to ApiVersions is tested for Kafka 0.9.
+        `expected` is the cluster id and node id that the broker checks since Kafka 4.4 (KIP-1242).
+        The `__cause__` of the error is RebootstrapRequired if another broker has responded.
         Raises KafkaConnectionError with the likely reason, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
         if self._assumed is not None and not (may_be_0_9 and self._assumed.is_proven):
-            # The broker was only slow, or has been upgraded, if it responded to no request in the
-            # versions of Kafka 0.9, or if the cluster has a newer broker.
+            # The assumption of Kafka 0.9 was wrong if the broker responded to no request in the
+            # versions of Kafka 0.9, or if the cluster has a newer broker. The broker was only slow,
+            # or has been upgraded: negotiate again.
             self._negotiation, self._assumed = Negotiation(), None
-        addresses = await self._resolve(deadline)
-        first = self._first_address % len(addresses)
+        self._negotiation.expected = expected
+        broker = (self.host, self.port, self._node_id)
+        routes = await routes_to(self._config, broker, self.peer, deadline)
+        try:
+            return await self._open_first(routes, deadline, may_be_0_9)
+        finally:
+            for route in routes:
+                route.close()
+
+    async def _open_first(
+        self, routes: list[Route], deadline: float, may_be_0_9: bool
+    ) -> BrokerConnection:
+        first = self._first_route % len(routes)
         failures: list[KafkaConnectionError] = []
         loop = asyncio.get_running_loop()
-        for index, address in enumerate(addresses[first:] + addresses[:first]):
+        for index, route in enumerate(routes[first:] + routes[:first]):
             left = deadline - loop.time()
-            share = loop.time() + left / (len(addresses) - index)
+            share = loop.time() + left / (len(routes) - index)
             try:
-                connection = await self._open_address(address, share, may_be_0_9)
+                connection = await self._open_route(route, share, may_be_0_9)
             except KafkaConnectionError as error:
                 failures.append(error)
                 continue
-            # The next call of `open` tries this address first.
-            self._first_address = (first + index) % len(addresses)
+            # The next call of `open` tries this route first.
+            self._first_route = (first + index) % len(routes)
             return connection
         if len(failures) == 1:
             raise failures[0]
@@ -305,24 +265,13 @@ class Connector:
             "; ".join(str(failure.args[0]) for failure in failures)
         ) from failures[0]
 
-    async def _resolve(self, deadline: float) -> list[str]:
-        try:
-            async with timeout_at(deadline):
-                return await resolve(self.host, self.port)
-        except asyncio.TimeoutError:
-            text = f"{self.peer}: the host name could not be resolved in time"
-            raise KafkaConnectionError(text) from None
-        except (OSError, ValueError) as error:
-            # ValueError: the host name is invalid, for example because of a zero byte.
-            raise connect_failure(error, self.peer, uses_tls=False) from error
-
-    async def _open_address(
-        self, address: str, deadline: float, may_be_0_9: bool
+    async def _open_route(
+        self, route: Route, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
         negotiation, asked = self._negotiation, self._negotiation.api_versions_version
-        connection = await self._connect(address, deadline)
+        connection = await self._connect(route, deadline)
         try:
-            return await self._handshake_in_time(connection, address, deadline, may_be_0_9)
+            return await self._handshake_in_time(connection, route, deadline, may_be_0_9)
         except KafkaConnectionError:
             is_over = asyncio.get_running_loop().time() >= deadline
             is_new = asked > _WIDELY_SUPPORTED and negotiation.is_untested
@@ -330,8 +279,8 @@ class Connector:
                 raise
         negotiation.newest = negotiation.api_versions_version = _WIDELY_SUPPORTED
         try:
-            connection = await self._connect(address, deadline)
-            return await self._handshake_in_time(connection, address, deadline, may_be_0_9)
+            connection = await self._connect(route, deadline)
+            return await self._handshake_in_time(connection, route, deadline, may_be_0_9)
         finally:
             if negotiation.is_untested:
                 # The broker did not respond to the older version either, so the version was not the
@@ -339,11 +288,11 @@ class Connector:
                 negotiation.newest = negotiation.api_versions_version = asked
 
     async def _handshake_in_time(
-        self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
+        self, connection: BrokerConnection, route: Route, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
         try:
             async with timeout_at(deadline):
-                return await self._handshake(connection, address, deadline, may_be_0_9)
+                return await self._handshake(connection, route, deadline, may_be_0_9)
         except asyncio.TimeoutError:
             error = KafkaConnectionError(
                 f"{connection.peer}: connected, but the broker did not finish the handshake in time"
@@ -359,23 +308,13 @@ class Connector:
             connection.abort()
             raise
 
-    async def _connect(self, address: str, deadline: float) -> BrokerConnection:
-        """Return a new connection after the TCP connect and the TLS handshake."""
-        loop = asyncio.get_running_loop()
-        peer = self.peer
-        if address != self.host:
-            peer = Subject(f"{peer} at {address}", **peer.fields)
+    async def _connect(self, route: Route, deadline: float) -> BrokerConnection:
+        """Return a new connection after the TCP connect and the TLS handshake. Raises
+        KafkaConnectionError if either fails."""
+        peer = route.peer
         context = await self._tls_context(peer, deadline) if self._uses_tls else None
         try:
-            async with timeout_at(deadline):
-                transport, connection = await loop.create_connection(
-                    lambda: self._new_connection(peer),
-                    address,
-                    self.port,
-                    ssl=context,
-                    # Certificates have names without the final dot.
-                    server_hostname=self.host.removesuffix(".") if self._uses_tls else None,
-                )
+            return await route.connect(lambda: self._new_connection(peer), context, deadline)
         except asyncio.TimeoutError:
             text = f"{peer}: no connection in time: host down, packets dropped"
             if self._uses_tls:
@@ -385,10 +324,6 @@ class Connector:
             raise KafkaConnectionError(text) from None
         except OSError as error:
             raise connect_failure(error, peer, uses_tls=self._uses_tls) from error
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connection
 
     async def _tls_context(self, peer: str, deadline: float) -> ssl.SSLContext:
         """Return the configured TLS context, or the result of the configured function, which is
@@ -414,7 +349,7 @@ class Connector:
         )
 
     async def _handshake(
-        self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
+        self, connection: BrokerConnection, route: Route, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
         if self._negotiation.is_kafka_0_9:
             return self._assume_0_9(connection)
@@ -427,7 +362,7 @@ class Connector:
             if is_unknown and not self._uses_sasl:
                 await asyncio.wait((answer,), timeout=min(_PROBE_AFTER, left / 2))
                 if not answer.done():
-                    old = await self._probe(address, answer, deadline)
+                    old = await self._probe(route, answer, deadline)
                     if old is not None:
                         is_kept = True
                         self._keep_asking(connection, answer, old)
@@ -450,31 +385,31 @@ class Connector:
         return connection
 
     async def _probe(
-        self, address: str, unanswered: asyncio.Future[Any], deadline: float
+        self, route: Route, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
         """Return a new connection if the broker is Kafka 0.9, else None.
 
         1. On a second connection the client sends ListOffsets v0, which Kafka 0.9 supports, and
            then SaslHandshake, which only newer brokers support.
         2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake within ten
-           times the response time of ListOffsets. On a slow network, the response to ListOffsets
-           would be late as well.
+           times the response time of ListOffsets, at least a second. On a slow network, the
+           response to ListOffsets would be late as well.
         3. Kafka 4, which no longer supports ListOffsets v0 (KIP-896), closes the connection, so the
            result is None.
         """
-        from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+        from aiokafka.protocol.messages.fetch import ListOffsetsRequest
         from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
 
         loop = asyncio.get_running_loop()
-        connection = await self._connect_beside(address, unanswered, deadline)
+        connection = await self._connect_beside(route, unanswered, deadline)
         if connection is None:
             return None
         asked_at = loop.time()
         left = deadline - asked_at
         nothing = ListOffsetsRequest(replica_id=-1, topics=[])
         control = connection.send_nowait(nothing, version=0, timeout=left)
-        # Send SaslHandshake instead of another ApiVersions, because a broker may be slow to respond
-        # to ApiVersions alone. Newer brokers respond to this SaslHandshake with an error.
+        # Send SaslHandshake instead of another ApiVersions, because some brokers are slow to
+        # respond to ApiVersions only. Newer brokers respond to this SaslHandshake with an error.
         unasked = SaslHandshakeRequest(mechanism="")
         newer = connection.send_nowait(unasked, version=0, timeout=left)
         try:
@@ -497,14 +432,15 @@ class Connector:
             extra=about(self.peer),
         )
         self._negotiation.is_kafka_0_9 = True
-        return self._assume_0_9(await self._connect(address, deadline))
+        return self._assume_0_9(await self._connect(route, deadline))
 
     def _keep_asking(
         self, asked: BrokerConnection, answer: asyncio.Future[Any], assumed: BrokerConnection
     ) -> None:
-        """Abort `assumed`, the connection to an assumed Kafka 0.9, if `answer` is resolved.
+        """Abort `assumed`, the connection to an assumed Kafka 0.9, if the broker responds to
+        ApiVersions after all.
 
-        `answer` is the response to ApiVersions on the connection `asked`. The request stays in
+        `answer` is the future of this response on the connection `asked`. The request stays in
         flight until its deadline, or until `assumed` closes.
         """
 
@@ -522,17 +458,18 @@ class Connector:
         assumed.closed.add_done_callback(lambda _: asked.abort())
 
     async def _connect_beside(
-        self, address: str, unanswered: asyncio.Future[Any], deadline: float
+        self, route: Route, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
         """Return a second connection to the broker; None if the connect fails, or if `unanswered`,
         the response to ApiVersions on the first connection, arrives before."""
         made: list[BrokerConnection] = []
 
         async def connect() -> BrokerConnection:
-            made.append(await self._connect(address, deadline))
+            made.append(await self._connect(route, deadline))
             return made[0]
 
-        # A busy broker may respond to ApiVersions before it accepts another connection.
+        # A busy broker may respond to ApiVersions before it accepts another connection: then stop
+        # the connect.
         try:
             return await unless(asyncio.wait((unanswered,)), connect())
         except KafkaConnectionError:
@@ -551,7 +488,7 @@ class Connector:
 
 
 def _is_cut_off(connection: BrokerConnection) -> bool:
-    """Return whether the peer closed the connection without a byte, and not because of TLS."""
+    """Return whether the peer closed the connection before it sent a byte, and TLS did not fail."""
     cause = None if connection.error is None else connection.error.__cause__
     return not connection.traffic.bytes_in and (cause is None or isinstance(cause, ConnectionError))
 
@@ -565,27 +502,7 @@ def _discard(future: asyncio.Future[Any]) -> None:
 async def _created_context(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
     """Return the TLS context from `source`, the application's function. Raises KafkaConnectionError
     if the function fails or returns anything else."""
-    try:
-        context: object = source()
-        if inspect.isawaitable(context):
-            async with timeout_at(deadline):
-                context = await context
-    except asyncio.CancelledError as error:
-        if is_task_cancelled():
-            raise
-        raise KafkaConnectionError(
-            "what the function given as ssl_context awaits was cancelled"
-        ) from error
-    except Exception as error:
-        is_late = asyncio.get_running_loop().time() >= deadline
-        if is_late and isinstance(error, asyncio.TimeoutError):
-            raise KafkaConnectionError(
-                "the function given as ssl_context did not give one in time"
-            ) from None
-        # An OSError may come from files that are being replaced. The texts of other errors may
-        # contain secrets.
-        reason = str(error) if isinstance(error, OSError) else type(error).__name__
-        raise KafkaConnectionError(f"the function given as ssl_context failed: {reason}") from error
+    context = await call_function(source, "the function given as ssl_context", deadline)
     if not callable(getattr(context, "wrap_bio", None)):
         raise KafkaConnectionError(
             f"the function given as ssl_context gave {type(context).__name__}, "

@@ -30,7 +30,8 @@ class CredentialSource:
         """Return the result of `ask`, or raise the exception of `ask`.
 
         After a failure, one caller calls its `ask` after the backoff, while other callers wait. If
-        this call fails, the other callers raise the same error.
+        this call fails, the other callers raise the same error; otherwise they call their own
+        `ask`.
         """
         failures = self._delays.failures
         if not failures:

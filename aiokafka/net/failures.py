@@ -49,7 +49,8 @@ _REMEDIES = {
 
 
 _MAX_SHOWN = 500
-# A shorter secret may be part of the text by chance, and replacing it would reveal the secret.
+# Shortest secret that is replaced. A shorter secret may be part of the text by chance, and "***" in
+# its place would reveal it.
 _LEAST_HIDDEN = 12
 
 
@@ -65,8 +66,8 @@ def sanitized(text: str, secret: str = "") -> str:
 def handshake_failure(code: int, peer: str, request: str, why: str = "") -> KafkaConnectionError:
     """Return the error for an unexpected error code in the handshake.
 
-    The error of `code` is only the cause of the returned error: otherwise a caller could take it
-    for the error of its own request.
+    The error of `code` is the `__cause__` of the returned error, and is not returned itself: a
+    caller could mistake that error for the error of its own request.
     """
     cause = for_code(code)(why) if why else for_code(code)()
     failure = KafkaConnectionError(f"{peer}: refused {request}: {cause}")
@@ -75,7 +76,8 @@ def handshake_failure(code: int, peer: str, request: str, why: str = "") -> Kafk
 
 
 def connect_failure(error: BaseException, peer: str, *, uses_tls: bool) -> KafkaConnectionError:
-    """Return the error for a failed attempt to connect to `peer` ("host:port")."""
+    """Return the error for a failed attempt to connect to `peer` ("host:port"); a
+    KafkaConnectionError unchanged."""
     if isinstance(error, KafkaConnectionError):
         return error
     return KafkaConnectionError(f"{peer}: {_reason(error, uses_tls=uses_tls)}")

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from aiokafka._retry import Backoff
 from aiokafka._subject import about
-from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    RebootstrapRequired,
+    renewed,
+)
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
@@ -172,7 +178,7 @@ class ConnectionPool:
             )
 
     def find(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection | None:
-        """Return the open connection to a node, None without one."""
+        """Return the open connection to a node for a purpose; None without one."""
         connection = self._open.get((node_id, purpose))
         return connection if connection is not None and connection.is_open else None
 
@@ -195,7 +201,8 @@ class ConnectionPool:
         return not (is_late or connection.is_retired)
 
     def throttled_until(self, node_id: int) -> float:
-        """Return the loop time until which the broker throttles this client; it may be past."""
+        """Return the loop time until which the broker throttles this client; without a current
+        throttle, a time in the past."""
         open_now = (self._open.get((node_id, purpose)) for purpose in _PURPOSES)
         return max((c.gate.throttled_until for c in open_now if c is not None), default=0.0)
 
@@ -210,7 +217,8 @@ class ConnectionPool:
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
     def is_unreachable(self, node_id: int) -> bool:
-        """Return whether the node has no open connection, and has failed or is in backoff."""
+        """Return whether the node has no open DEFAULT connection, and its last connect has failed
+        or a backoff has not ended."""
         node = self._nodes.get(node_id)
         if node is None or self.find(node_id) is not None:
             return False
@@ -292,8 +300,8 @@ class ConnectionPool:
         connection.close(error)
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
-        """Assign the connection to a bootstrap server to the broker `node_id` with the same
-        address; close the connection if the broker has another open connection."""
+        """Make the connection to a bootstrap server the DEFAULT connection to the broker `node_id`,
+        which has the same address. Close it if the broker has another open connection."""
         connection = self._open.pop((bootstrap_id, ConnectionGroup.DEFAULT), None)
         node = self._nodes.pop(bootstrap_id, None)
         if connection is None or node is None:
@@ -304,11 +312,12 @@ class ConnectionPool:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        # Later connects use the broker's own address: the bootstrap name may resolve to others.
+        # Later connects use the broker's own address: the bootstrap name may also resolve to other
+        # brokers.
         node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint.address
-        # Counts from before the assignment stay with the bootstrap server.
+        # The traffic so far still counts for the bootstrap server, later traffic for the broker.
         connection.traffic = self.traffic.of(node_id)
         self._open[key] = connection
         self._nodes[node_id] = node
@@ -329,7 +338,8 @@ class ConnectionPool:
             attempt.fail(IllegalStateError("the client is closed"))
 
     async def close(self, deadline: float) -> None:
-        """Close every connection; abort those that are still open at `deadline` (loop time)."""
+        """Fail all callers that wait for a connect, and close every connection; abort those that
+        are still open at `deadline` (loop time)."""
         self._refuse()
         for connection in self._open.values():
             self._dismiss(connection)
@@ -351,7 +361,8 @@ class ConnectionPool:
     def connect(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
-        """Connect as `get()` does, but return a future, which may be cancelled."""
+        """Connect as `get()` does, but return a future, which may be cancelled. Raises
+        IllegalStateError after `close()`."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
@@ -414,7 +425,9 @@ class ConnectionPool:
             raise
 
     async def _connect(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
-        """Connect once, and set the result or exception of every waiter. Raises nothing."""
+        """Wait for the end of the backoff, connect once, and set the result or exception of every
+        waiter. Discard the connection if all waiters were moved to another attempt. Raises nothing.
+        """
         connection: BrokerConnection | None = None
         error: BaseException = IllegalStateError("the client is closed")
         try:
@@ -424,13 +437,15 @@ class ConnectionPool:
             if not attempt.waiters:
                 return
             connection = await node.connector.open(
-                self._loop.time() + node.setup.peek(), may_be_0_9=not self._excludes_0_9
+                self._loop.time() + node.setup.peek(),
+                may_be_0_9=not self._excludes_0_9,
+                expected=self._expected(key[0]),
             )
         except Exception as failure:
             error = self._note_failure(key[0], node, failure)
         finally:
-            # Remove the attempt before the waiters get the result: a waiter that tries again at
-            # once needs a new attempt.
+            # Remove the attempt before the waiters get the result: a waiter that connects again at
+            # once must start a new attempt.
             if self._attempts.get(key) is attempt:
                 del self._attempts[key]
             if connection is None:
@@ -440,10 +455,18 @@ class ConnectionPool:
         elif connection is not None:
             self._note_success(key, node, attempt, connection)
 
+    def _expected(self, node_id: int) -> tuple[str, int] | None:
+        """Return the cluster id and node id for the broker to check (KIP-1242). None for bootstrap
+        servers, and if the client would not rebootstrap."""
+        config, cluster_id = self._config, self._metadata.cluster.cluster_id
+        is_checked = config.metadata_cluster_check and config.rebootstrap_trigger is not None
+        return (cluster_id, node_id) if is_checked and cluster_id and node_id >= 0 else None
+
     def _note_success(
         self, key: tuple[int, int], node: _Node, attempt: _Attempt, connection: BrokerConnection
     ) -> None:
-        # The pool was closed during the connect, or another bootstrap server was faster.
+        # Nobody needs the connection: the pool was closed during the connect, or all callers have
+        # been cancelled because another bootstrap server was faster.
         if self._is_closed or (key[0] < 0 and not attempt.is_wanted):
             connection.abort()
             return
@@ -513,6 +536,11 @@ class ConnectionPool:
             explained.__cause__ = error
             error = explained
         log.debug("node %d: cannot connect: %s", node_id, error, extra=extra)
+        if isinstance(error.__cause__, RebootstrapRequired):
+            # Warn once for each outage of the broker.
+            level = logging.WARNING if node.backoff.failures == 1 else logging.DEBUG
+            log.log(level, "Misrouted connection: %s", error, extra=extra)
+            self._metadata.rebootstrap(f"node {node_id} has a misrouted connection")
         return error
 
     # -- idle connections

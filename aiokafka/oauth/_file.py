@@ -21,14 +21,16 @@ __all__ = ["Assertion", "FileAssertion", "FileTokenProvider", "SignedAssertion",
 
 _MAX_FILE = 256 * 1024
 
-# Seconds: the clock skew that Kafka tolerates (sasl.oauthbearer.clock.skew.seconds).
+# A token that expired at most this many seconds ago is still sent, because Kafka tolerates such a
+# difference of clocks (sasl.oauthbearer.clock.skew.seconds).
 _CLOCK_SKEW = 30.0
 
 
 def read_file(path: str, what: str) -> bytes:
-    """Read a small file, with blocking calls.
+    """Return the content of a small file. Blocks while it reads.
 
-    Raises KafkaConnectionError, which is retriable because the file may be replaced soon.
+    Raises KafkaConnectionError, which is retriable because the file may be replaced soon, if the
+    file cannot be read, is empty, or has more than 256 KiB. `what` is for the error text.
     """
     try:
         with open(path, "rb") as file:
@@ -44,8 +46,10 @@ def read_file(path: str, what: str) -> bytes:
 
 
 def read_text(path: str, what: str) -> str:
-    """Return the ASCII text of a small file without white space around it. Raises
-    AuthenticationFailedError for other bytes, and the errors of `read_file`."""
+    """Return the ASCII text of a small file, without surrounding white space.
+
+    Raises AuthenticationFailedError for other bytes, and the errors of `read_file`.
+    """
     try:
         return read_file(path, what).decode("ascii").strip()
     except UnicodeDecodeError:
@@ -55,13 +59,13 @@ def read_text(path: str, what: str) -> str:
 class FileTokenProvider(CachedTokenProvider):
     """Tokens from a file that another program writes, such as Kubernetes for a service account.
 
-    The file is read for every connection and every re-authentication, so a new token is used at
-    once. While the file cannot be read, the last token is used until it expires.
+    The file is read for every connection and every re-authentication, so that a new token is used
+    at once. If the file cannot be read, the last token is used until it expires.
 
     Args:
         path: the file; white space around the token is ignored.
         extensions: the SASL extensions to send with the token (KIP-342).
-        options: the options of `OAuthConfig`; the options about refreshing have no effect.
+        options: the options of `OAuthConfig`; those about refresh times have no effect.
     """
 
     def __init__(
@@ -75,7 +79,11 @@ class FileTokenProvider(CachedTokenProvider):
         self._path = os.fspath(path)
 
     async def fetch(self) -> Token:
-        """Read the token from the file, in the executor."""
+        """Read the token from the file, in the executor.
+
+        Raises KafkaConnectionError if the file cannot be read, AuthenticationFailedError if the
+        token has expired.
+        """
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(None, read_text, self._path, "token file")
         expiry = expiry_of(value)
@@ -93,24 +101,23 @@ class FileTokenProvider(CachedTokenProvider):
         return 0.0
 
 
-# -- Assertions: JSON web tokens that authenticate a client in place of a secret (RFC 7523)
+# -- Assertions: JSON web tokens by which a client authenticates instead of a secret (RFC 7523)
 
 
 class Assertion(Protocol):
-    """A source of assertions; users can implement this protocol."""
+    """Creates assertions. Applications can implement this protocol."""
 
     def create(self) -> str:
-        """Return a JSON web token that is valid now. The method is called in the executor, so it
-        may block.
+        """Return a JSON web token that is valid now. It is called in the executor, so it may block.
 
-        Raises KafkaError without a token.
+        Raises KafkaError if there is no token.
         """
 
 
 class FileAssertion:
     """An assertion from a file that another program writes. The file is read for each request.
 
-    The path is Kafka's `sasl.oauthbearer.assertion.file`.
+    It corresponds to Kafka's `sasl.oauthbearer.assertion.file`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -120,28 +127,30 @@ class FileAssertion:
         return f"FileAssertion({self._path!r})"
 
     def create(self) -> str:
-        """Return the assertion. Raises KafkaConnectionError if the file cannot be read."""
+        """Return the content of the file. Raises KafkaConnectionError if it cannot be read, and
+        AuthenticationFailedError if it is not ASCII."""
         return read_text(self._path, "assertion file")
 
 
 class SignedAssertion:
     """An assertion that is created and signed for each request. Needs `aiokafka[oauth]`.
 
-    The arguments are Kafka's `sasl.oauthbearer.assertion.*`.
+    The arguments correspond to Kafka's `sasl.oauthbearer.assertion.*`.
 
     Args:
-        private_key_file: a private key in PEM format. The file is read for each assertion, so that
-            the key can be replaced.
+        private_key_file: a private key in PEM format. The file is read for each assertion, so a new
+            key is used at once.
         private_key_passphrase: the passphrase of an encrypted key.
         algorithm: "RS256" (RSA) or "ES256" (curve P-256).
-        claim_aud: the audience; None leaves out the claim.
-        claim_iss: the issuer; None leaves out the claim.
-        claim_sub: the subject; None leaves out the claim.
-        claim_exp_seconds: the lifetime of an assertion.
-        claim_nbf_seconds: how long before now the validity begins, to tolerate clock skew.
+        claim_aud: the audience; None omits the claim.
+        claim_iss: the issuer; None omits the claim.
+        claim_sub: the subject; None omits the claim.
+        claim_exp_seconds: seconds until an assertion expires.
+        claim_nbf_seconds: seconds before now at which an assertion becomes valid, so that a
+            difference of clocks does not matter.
         claim_jti_include: add a unique id to each assertion.
         template_file: a JSON file with further fields, `{"header": {...}, "payload": {...}}`; the
-            other arguments take precedence.
+            other arguments override them.
     """
 
     def __init__(
@@ -180,7 +189,7 @@ class SignedAssertion:
         """Create and sign an assertion.
 
         Raises AuthenticationFailedError for a key or template that is not valid, and
-        KafkaConnectionError when a file cannot be read.
+        KafkaConnectionError if a file cannot be read.
         """
         header, claims = self._template()
         header |= {"alg": self._algorithm, "typ": "JWT"}
@@ -213,7 +222,7 @@ class SignedAssertion:
         try:
             return load_pem_private_key(content, passphrase)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            # Error messages of `cryptography` contain no keys or passwords.
+            # The error texts of `cryptography` contain neither keys nor passwords.
             raise AuthenticationFailedError(
                 f"the private key {self._key_file!r} cannot be used: {str(error)[:200]}"
             ) from error

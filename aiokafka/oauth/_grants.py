@@ -35,19 +35,23 @@ __all__ = [
     "HttpResponse",
     "JwtBearerTokenProvider",
     "TokenEndpoint",
+    "get",
     "need_httpx",
     "parse_url",
     "post",
+    "refusal",
+    "token_of",
 ]
 
 
-# -- One POST to a token endpoint, by the package httpx
+# -- A request to a token endpoint, by the package httpx
 
 # Redirects are not followed, and the size of responses is limited. httpx implements proxies,
-# timeouts and TLS, and detects incomplete responses. `_proxy` selects the proxy.
+# timeouts and TLS, and detects incomplete responses; which proxy is used, `_proxy` decides.
 
 
-# Maximum bytes of a response; a response with a token has a few kilobytes.
+# A larger response, in bytes, is an error, so that memory is limited. A response with a token has a
+# few kilobytes.
 _MAX_BODY = 256 * 1024
 
 
@@ -62,10 +66,13 @@ class TokenEndpoint:
     query: str
 
     context: ssl.SSLContext | None
-    """Verifies the certificate of the endpoint; None for the authorities of the system."""
+    """Verifies the certificate of the endpoint; None: trust the authorities of the system."""
 
     connect_timeout: float
     read_timeout: float
+
+    uses_proxy: bool = True
+    """Whether to use the proxy of the environment."""
 
     @property
     def full_url(self) -> str:
@@ -79,10 +86,10 @@ class TokenEndpoint:
 
 
 def parse_url(url: str, *, allow_http: bool) -> urllib.parse.SplitResult:
-    """Parse the URL of a token endpoint. Raises TypeError or ValueError.
+    """Parse the URL of a token endpoint. Raises TypeError or ValueError if it cannot be used.
 
     The scheme must be https. With `allow_http`, or for an endpoint on this machine, http is
-    accepted, too.
+    accepted as well.
     """
     if not isinstance(url, str):
         raise TypeError("token_endpoint_url: must be a string")
@@ -121,7 +128,7 @@ class HttpResponse:
 
 
 def need_httpx() -> None:
-    """Raise AuthenticationMethodNotSupported unless httpx is installed."""
+    """Raise AuthenticationMethodNotSupported if httpx is not installed."""
     try:
         import httpx  # noqa: F401
     except ImportError as error:
@@ -131,16 +138,29 @@ def need_httpx() -> None:
 
 
 async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-    """Post a form, and return the response, whatever its status.
+    """Send a form by a POST request, and return the response, whatever its status.
 
-    Raises KafkaConnectionError without a complete response, and AuthenticationFailedError if the
-    certificate of the server is rejected. Redirects are not followed because the form has secrets.
+    Raises KafkaConnectionError if there is no complete response, and AuthenticationFailedError if
+    the certificate of the server is not trusted. Redirects are not followed, because the form
+    contains secrets.
     """
+    return await _exchange("POST", endpoint, headers, body)
+
+
+async def get(endpoint: TokenEndpoint, headers: Mapping[str, str]) -> HttpResponse:
+    """Send a GET request, and return the response, whatever its status. Raises the same errors as
+    `post`, and follows no redirects either."""
+    return await _exchange("GET", endpoint, headers, None)
+
+
+async def _exchange(
+    method: str, endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes | None
+) -> HttpResponse:
     import httpx
 
     try:
         async with _client(endpoint) as client:
-            question = client.stream("POST", endpoint.full_url, headers=headers, content=body)
+            question = client.stream(method, endpoint.full_url, headers=headers, content=body)
             async with question as response:
                 content = await _bounded(response)
                 return HttpResponse(
@@ -164,7 +184,7 @@ def _client(endpoint: TokenEndpoint) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         verify=context,
         proxy=proxy,
-        # Ignore credentials in the environment, such as a .netrc.
+        # Do not send credentials from the environment, such as those in .netrc.
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(endpoint.read_timeout, connect=endpoint.connect_timeout),
@@ -182,12 +202,12 @@ async def _bounded(response: httpx.Response) -> bytes:
 
 
 def _proxy(endpoint: TokenEndpoint) -> str | None:
-    """Return the proxy of the environment for the endpoint (HTTPS_PROXY, NO_PROXY ...).
+    """Return the proxy for the endpoint from the environment (HTTPS_PROXY, NO_PROXY ...), or None.
 
-    Returns None for an endpoint on this machine: requests to this endpoint may use http, and must
-    not leave the machine through a proxy.
+    Returns None for an endpoint on this machine: requests to it may be unencrypted (http), and must
+    not be sent to a proxy.
     """
-    if _is_loopback(endpoint.host):
+    if not endpoint.uses_proxy or _is_loopback(endpoint.host):
         return None
     found = urllib.request.getproxies().get("https" if endpoint.uses_tls else "http")
     if not found or urllib.request.proxy_bypass(endpoint.host):
@@ -211,13 +231,15 @@ def _explained(endpoint: TokenEndpoint, error: Exception) -> KafkaError:
 
 Secret = str | Callable[[], str | Awaitable[str]]
 
-# Retriable HTTP statuses below 500. Other statuses below 500 are final, as in the Java client.
+# HTTP error statuses below 500 that are retried, like all statuses from 500 on. Other error
+# statuses are final. (The Java client does the same for the usual 4xx statuses; it retries statuses
+# that it does not know.)
 _RETRIABLE_STATUS = frozenset((408, 425, 429))
 _MAX_REASON = 300
 
 
 class _EndpointTokenProvider(CachedTokenProvider):
-    """Base class of providers that get a token by a POST request to a token endpoint (RFC 6749)."""
+    """Base class of providers that request a token from a token endpoint by POST (RFC 6749)."""
 
     def __init__(
         self,
@@ -254,7 +276,11 @@ class _EndpointTokenProvider(CachedTokenProvider):
         return f"<{type(self).__name__} {self._endpoint.url}>"
 
     async def fetch(self) -> Token:
-        """Get a token by one request to the token endpoint."""
+        """Fetch a token by one request to the token endpoint.
+
+        Raises KafkaConnectionError, which is retriable, for a failed connection or a retriable
+        status; AuthenticationFailedError if the identity provider rejects the request.
+        """
         form, headers, secrets = await self._request()
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",
@@ -264,35 +290,36 @@ class _EndpointTokenProvider(CachedTokenProvider):
         }
         body = urllib.parse.urlencode({**self._parameters, **form}).encode()
         response = await post(self._endpoint, headers, body)
-        return _token(response, self._endpoint.url, secrets)
+        return token_of(response, self._endpoint.url, secrets)
 
     @abc.abstractmethod
     async def _request(self) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-        """Return the fields of the form, the headers, and the secrets to hide in errors."""
+        """Return the fields of the form, the headers, and the secrets to replace in error texts."""
 
 
 class ClientCredentialsTokenProvider(_EndpointTokenProvider):
-    """Tokens for a client that is registered with an identity provider (KIP-768).
+    """Tokens for a client that is registered at an identity provider (KIP-768).
 
-    The client authenticates by a secret or by an assertion (KIP-1258). The environment may name a
-    proxy (HTTPS_PROXY, NO_PROXY).
+    The client authenticates by a secret or by an assertion (KIP-1258). A proxy is used if the
+    environment has one (HTTPS_PROXY, NO_PROXY).
 
     Args:
         token_endpoint_url: the token endpoint of the identity provider; https, or http on this
             machine.
-        client_id: the id of the client, sent by HTTP Basic authentication with the secret, or in
-            the form with an assertion.
-        client_secret: the secret, or a function, plain or async, that is called for every request.
-        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; excludes
-            client_secret.
-        header_urlencode: encode id and secret as in RFC 6749, which many identity providers do not
-            expect (KIP-1025).
+        client_id: the id of the client. With a secret, both are sent by HTTP Basic authentication;
+            with an assertion, the id is in the form.
+        client_secret: the secret, or a function or coroutine function that returns it. The function
+            is called for every request.
+        assertion: a `SignedAssertion`, a `FileAssertion`, or another object with the method
+            `create`, instead of client_secret.
+        header_urlencode: encode the id and the secret as RFC 6749 requires, which many identity
+            providers do not expect (KIP-1025).
         scope: the scope to request.
         parameters: further fields of the form, such as an `audience`.
         extensions: the SASL extensions to send with the token (KIP-342).
-        ssl_context: verifies the certificate of the endpoint; None for the authorities of the
+        ssl_context: verifies the certificate of the endpoint; None: trust the authorities of the
             system.
-        allow_http: allow http to other machines, too.
+        allow_http: allow http to other machines as well.
         options: the options of `OAuthConfig`.
     """
 
@@ -371,8 +398,10 @@ class JwtBearerTokenProvider(_EndpointTokenProvider):
     """Tokens in exchange for an assertion: the JWT bearer grant (KIP-1139, RFC 7523).
 
     Args:
-        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`. The other
-            arguments are as in `ClientCredentialsTokenProvider`.
+        assertion: a `SignedAssertion`, a `FileAssertion`, or another object with the method
+            `create`.
+
+    The other arguments are those of `ClientCredentialsTokenProvider`.
     """
 
     def __init__(
@@ -420,12 +449,12 @@ async def _create(assertion: Assertion) -> str:
 # -- Responses
 
 
-def _token(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> Token:
+def token_of(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> Token:
     if not 200 <= response.status < 300:
-        raise _refusal(response, url, secrets)
+        raise refusal(response, url, secrets)
     fields = _json(response.body)
     if fields is None:
-        # Another server has responded, for example a proxy with an HTML page.
+        # Not the identity provider has responded, but for example a proxy, with an HTML page.
         raise KafkaConnectionError(f"{url}: HTTP {response.status}, but the response is not JSON")
     value = fields.get("access_token") or fields.get("id_token")
     if not isinstance(value, str):
@@ -434,9 +463,10 @@ def _token(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> Token:
 
 
 def _lifetime(expires_in: Any, value: str) -> float | None:
-    """Return the lifetime of a token in seconds, None if unknown.
+    """Return the lifetime of a token in seconds; None if unknown.
 
-    `expires_in` takes precedence over the expiry time in the token, which depends on the clock.
+    `expires_in` of the response is used, if it is valid. Otherwise the lifetime is computed from
+    the expiry time in the token and the clock of this machine, which may be wrong.
     """
     if isinstance(expires_in, str) and re.fullmatch("[0-9]{1,10}", expires_in):
         expires_in = int(expires_in)
@@ -447,7 +477,7 @@ def _lifetime(expires_in: Any, value: str) -> float | None:
     return None if expiry is None else expiry - _clock.wall_time()
 
 
-def _refusal(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> KafkaError:
+def refusal(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> KafkaError:
     if 300 <= response.status < 400:
         where = _shown(response.location, secrets)
         return AuthenticationFailedError(
@@ -467,7 +497,7 @@ def _refusal(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> Kafk
 
 
 def _json(body: bytes) -> dict[str, Any] | None:
-    """Return the fields of a JSON object, {} for other JSON; None if the body is not JSON."""
+    """Return the fields of a JSON object, {} for other JSON values; None if `body` is not JSON."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -476,9 +506,8 @@ def _json(body: bytes) -> dict[str, Any] | None:
 
 
 def _shown(text: str, secrets: tuple[str, ...]) -> str:
-    """Return text of the server for use in an error: one line of limited length, without the
-    secrets that the request contained.
-    """
+    """Return a text of the server for an error text: in one line of limited length, and without the
+    secrets of the request."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

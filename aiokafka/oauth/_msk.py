@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK with IAM: presigned URLs (AWS Signature Version 4)."""
+"""Tokens for Amazon MSK with IAM access control: presigned URLs (AWS Signature Version 4)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class AwsCredentials:
 class MskIamTokenProvider(CachedTokenProvider):
     """Tokens for Amazon MSK clusters with IAM access control, by OAUTHBEARER over TLS.
 
-    No AWS package is needed if AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for temporary
-    credentials, AWS_SESSION_TOKEN are in the environment. Otherwise, and with `profile`, botocore
-    (`pip install botocore`) provides the credentials from profiles, roles, containers or instance
-    metadata. Credentials are read again for each token, which is valid for 900 seconds.
+    No AWS package is needed if the environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and,
+    for temporary credentials, AWS_SESSION_TOKEN. Otherwise, or if `profile` is given, botocore
+    (`pip install botocore`) finds the credentials in profiles, roles, containers or instance
+    metadata. Credentials are read again for each token. A token is valid for 900 seconds.
 
-    Raises ValueError if no region is known.
+    Raises ValueError if the region is not known, or not valid.
 
     Args:
         region: the AWS region, such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION,
@@ -75,7 +75,11 @@ class MskIamTokenProvider(CachedTokenProvider):
         return f"<MskIamTokenProvider {self._region}>"
 
     async def fetch(self) -> Token:
-        """Get credentials, which may use the network, and sign a token."""
+        """Read the credentials, which may use the network, in the executor; return a signed token.
+
+        Raises AuthenticationFailedError without credentials, and KafkaConnectionError, which is
+        retriable, if the service with the credentials does not respond.
+        """
         loop = asyncio.get_running_loop()
         credentials = await loop.run_in_executor(None, self._credentials)
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -113,7 +117,8 @@ class MskIamTokenProvider(CachedTokenProvider):
         return region
 
     def _botocore(self) -> Any:
-        """Return botocore's session, which caches credentials; None if botocore is missing."""
+        """Return the session of botocore, which caches credentials; None if botocore is not
+        installed."""
         if self._session is None:
             try:
                 import botocore.session
@@ -124,7 +129,8 @@ class MskIamTokenProvider(CachedTokenProvider):
 
 
 def _is_temporary(error: BaseException | None) -> bool:
-    """Return whether an error of botocore is temporary: the service did not respond or was busy."""
+    """Return whether an error of botocore is temporary: a service did not respond, failed, or
+    throttled the request."""
     from botocore import exceptions
 
     if error is None:
@@ -141,13 +147,13 @@ def _is_temporary(error: BaseException | None) -> bool:
         exceptions.HTTPClientError,
         exceptions.MetadataRetrievalError,
     )
-    # If the metadata service of a container cannot be reached, botocore raises an error that has
-    # the connection error only as its context.
+    # If the metadata service of a container cannot be reached, botocore raises an error of another
+    # type; the connection error is its `__context__`.
     return isinstance(error, passing) or _is_temporary(error.__context__)
 
 
 def presigned_token(region: str, credentials: AwsCredentials, now: datetime.datetime) -> str:
-    """Return the presigned URL of a connect action in base64url. `now` is in UTC."""
+    """Return the presigned URL of the action Connect, in base64url. `now` must be in UTC."""
     host = f"kafka.{region}.amazonaws.com"
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{day}/{region}/{_SERVICE}/aws4_request"

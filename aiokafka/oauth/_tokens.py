@@ -1,4 +1,4 @@
-"""Token providers with a cache, their options, and JSON web tokens."""
+"""Token providers that cache a token, their options, and JSON web tokens."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, Kaf
 __all__ = ["ALGORITHMS", "CachedTokenProvider", "OAuthConfig", "Token", "expiry_of", "sign"]
 
 
-# Latest accepted time, in the year 2286. A larger number cannot be a time in seconds.
+# A larger expiry time (after the year 2286) is not in seconds, so it is ignored.
 _LAST_SECOND = 10**10
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry time of a JSON web token (seconds since 1970); None without an expiry time.
+    """Return the expiry time of a JSON web token, in seconds since 1970. Return None if `token` is
+    not a JSON web token, or has no valid expiry time.
 
-    The signature is not verified, because the issuer is trusted and the broker verifies it.
+    The signature is not verified: the token comes from a trusted issuer, and the broker verifies
+    it.
     """
     parts = token.split(".")
     if len(parts) != 3:
@@ -51,8 +53,8 @@ def expiry_of(token: str) -> float | None:
 def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: Any) -> str:
     """Return a JSON web token, signed with a private key of the `cryptography` package.
 
-    `header["alg"]` is one of `ALGORITHMS`. Raises AuthenticationFailedError for a key of the wrong
-    kind.
+    `header["alg"]` is one of `ALGORITHMS`. Raises AuthenticationFailedError for a key of another
+    type than this algorithm needs.
     """
     signed = f"{_segment(header)}.{_segment(claims)}"
     signature = ALGORITHMS[header["alg"]](key, signed.encode())
@@ -76,14 +78,14 @@ def _sign_es256(key: Any, data: bytes) -> bytes:
 
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise AuthenticationFailedError("ES256 takes a private key on the curve P-256")
-    # RFC 7518, 3.4: two numbers of 32 bytes, without ASN.1.
+    # RFC 7518, 3.4: the signature is two numbers of 32 bytes, not their ASN.1 encoding.
     first, second = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
     signature: bytes = first.to_bytes(32, "big") + second.to_bytes(32, "big")
     return signature
 
 
 ALGORITHMS: dict[str, Callable[[Any, bytes], bytes]] = {"RS256": _sign_rs256, "ES256": _sign_es256}
-"""The algorithms of Kafka's `sasl.oauthbearer.assertion.algorithm`."""
+"""The values of Kafka's `sasl.oauthbearer.assertion.algorithm`, and the functions that sign."""
 
 
 def _segment(value: Mapping[str, Any]) -> str:
@@ -98,7 +100,7 @@ def _base64url(data: bytes) -> str:
 
 
 class Real:
-    """The type of options that are numbers within bounds."""
+    """An option type: a number within bounds, converted to float."""
 
     def __init__(self, minimum: float, maximum: float) -> None:
         self.minimum = minimum
@@ -115,13 +117,13 @@ class Real:
 
 
 class OAuthConfig(Options):
-    """Options of all token providers: refresh, retries and timeouts."""
+    """The options of all token providers: when to refresh a token, retries and timeouts."""
 
     refresh_window_factor: float = option(
         Real(0.5, 1.0),
         "refresh_window_factor",
         0.8,
-        "Share of its lifetime after which a token is replaced.",
+        "Fraction of a token's lifetime after which a new token is fetched.",
         java="sasl.login.refresh.window.factor",
         when="Hardly ever.",
     )
@@ -129,34 +131,35 @@ class OAuthConfig(Options):
         Real(0.0, 0.25),
         "refresh_window_jitter",
         0.05,
-        "Largest share of its lifetime that is added at random, so that clients that started "
-        "together do not refresh together.",
+        """Maximum of a random fraction of the lifetime that is added, so that clients that were
+        started together do not fetch new tokens at the same time.""",
         java="sasl.login.refresh.window.jitter",
-        when="Larger if very many clients start together.",
+        when="Larger if very many clients are started together.",
     )
     refresh_min_period: int = option(
         Number(0, 900),
         "refresh_min_period_seconds",
         60,
-        "How long a token is kept at least; has no effect if its lifetime is shorter than this and "
-        "refresh_buffer_seconds together.",
+        """Minimum time until a token is replaced. Has no effect if the token's lifetime is shorter
+        than this time and refresh_buffer_seconds together.""",
         java="sasl.login.refresh.min.period.seconds",
-        when="Smaller with tokens that live for minutes.",
+        when="Smaller with tokens that expire after minutes.",
     )
     refresh_buffer: int = option(
         Number(0, 3600),
         "refresh_buffer_seconds",
         300,
-        "How long before it expires a token is replaced at the latest; the same exception applies.",
+        """Minimum time between the replacement of a token and its expiry; with the same exception
+        as refresh_min_period_seconds.""",
         java="sasl.login.refresh.buffer.seconds",
-        when="Smaller with tokens that live for minutes.",
+        when="Smaller with tokens that expire after minutes.",
     )
     retry_backoff: float = option(
         Milliseconds(1),
         "retry_backoff_ms",
         100,
-        "Pause after a failure to fetch a token; doubles with every further one, also from one "
-        "call to the next.",
+        """Time to wait after a failure to fetch a token; doubles after every further failure, in
+        the same or a later call.""",
         java="sasl.login.retry.backoff.ms",
         when="Hardly ever.",
     )
@@ -164,7 +167,7 @@ class OAuthConfig(Options):
         Milliseconds(1),
         "retry_backoff_max_ms",
         10_000,
-        "Longest pause after a failure.",
+        "Maximum time to wait after a failure.",
         java="sasl.login.retry.backoff.max.ms",
         when="Hardly ever.",
     )
@@ -172,8 +175,9 @@ class OAuthConfig(Options):
         Milliseconds(1),
         "token_timeout_ms",
         8_000,
-        "How long a connection waits for a token, retries included. Keep it below "
-        "socket_connection_setup_timeout_ms, which would hide the reason.",
+        """Time that a connection waits for a token, retries included. Keep it below
+        socket_connection_setup_timeout_ms: otherwise that timeout hides the reason of the
+        failure.""",
         java="",
         when="Larger with a slow identity provider.",
     )
@@ -181,22 +185,22 @@ class OAuthConfig(Options):
         Milliseconds(1),
         "connect_timeout_ms",
         4_000,
-        "How long connecting to the token endpoint may take, TLS included.",
+        "Time in which a connection to the token endpoint has to be established, TLS included.",
         java="sasl.login.connect.timeout.ms",
-        when="Larger with a slow network to the provider.",
+        when="Larger if the network to the provider is slow.",
     )
     read_timeout: float = option(
         Milliseconds(1),
         "read_timeout_ms",
         6_000,
-        "How long the token endpoint may be silent.",
+        "Time to wait for the token endpoint to send data.",
         java="sasl.login.read.timeout.ms",
         when="Larger with a slow identity provider.",
     )
 
 
 def texts(argument: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
-    """Return a dict of strings, empty for None. Raises TypeError for other values."""
+    """Return a dict of strings, {} for None. Raises TypeError for other values."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -208,31 +212,32 @@ def texts(argument: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
 
 
 def text(argument: str, given: str | None) -> str | None:
-    """Return a string or None. Raises TypeError for other values."""
+    """Return the given string or None. Raises TypeError for other values."""
     if given is not None and not isinstance(given, str):
         raise TypeError(f"{argument}: must be a string or None, not {type(given).__name__}")
     return given
 
 
-# -- A cached token, which is refreshed before it expires, once for all callers
+# -- A cached token, which one caller of `token` refreshes before it expires
 
 
 log = logging.getLogger("aiokafka.oauth")
 
-# Seconds that a connection waits for a refresh while the current token is still valid.
+# While the current token is valid, the caller of `token` that fetches a new one waits for this many
+# seconds. After that, the caller uses the current token.
 _REFRESH_TIMEOUT = 4.0
 
-# Assumed lifetime in seconds of a token without a known lifetime.
+# Assumed lifetime in seconds of a token whose lifetime is unknown.
 _UNKNOWN_LIFETIME = 60.0
 
-# The last part of a token's lifetime (share, and at most seconds), in which the token is not used.
-# So a token is still valid when it reaches the broker.
+# A token is not used in the last part of its lifetime, so that it is still valid when it reaches
+# the broker. The part is this fraction of the lifetime, but at most this many seconds.
 _EXPIRY_MARGIN = (0.05, 5.0)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token and its remaining lifetime."""
+    """A token, and the time until it expires."""
 
     value: str = field(repr=False)
     """The secret that is sent to the broker."""
@@ -244,17 +249,18 @@ class Token:
 class CachedTokenProvider(AbstractTokenProvider):
     """Base class of token providers that use a token until shortly before it expires.
 
-    Subclasses implement `fetch`. All clients of an event loop should share one provider, and so
-    share the token.
+    Subclasses implement `fetch`. All clients of an event loop should use the same provider, and so
+    the same token.
 
-    One caller fetches a token, and concurrent callers wait for its result. When most of the
-    lifetime is over, the next caller fetches a new token, while the others use the current token.
-    If the fetch fails, all callers use the current token until it expires. A token that a broker
-    has rejected is replaced in the same way, and used until then, because other brokers may accept
-    the token. After each failure there is a longer pause without fetches.
+    If there is no valid token, one caller of `token` fetches a token, and concurrent callers wait
+    for the result. When the refresh time of the token is reached (see `OAuthConfig`), the next
+    caller of `token` fetches a new token, while other callers use the current token. If the fetch
+    fails, all callers use the current token until it expires. A token that a broker has rejected is
+    replaced in the same way, and is used until then, because other brokers may accept it. After a
+    failure, no token is fetched for a time, which grows with every failure.
 
-    Without a valid token, `token` raises AuthenticationFailedError if the identity provider has
-    rejected the request. After other failures it raises KafkaConnectionError, which is retriable.
+    If there is no valid token, `token` raises AuthenticationFailedError if the identity provider
+    has rejected the request, and KafkaConnectionError, which is retriable, after other failures.
 
     Args:
         extensions: the SASL extensions to send with each token (KIP-342).
@@ -278,11 +284,11 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     @abc.abstractmethod
     async def fetch(self) -> Token:
-        """Fetch a new token.
+        """Fetch a new token. Subclasses implement this method.
 
-        The provider calls `fetch` again, within `token_timeout_ms`, after a retriable KafkaError,
-        an OSError, a TimeoutError, or the CancelledError of an awaited task. Other exceptions are
-        not retried. The call may be cancelled.
+        It is called again, within `token_timeout_ms`, after a retriable KafkaError, an OSError, a
+        TimeoutError, or the CancelledError of a task that it awaits. Other exceptions are not
+        retried. It may be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -290,9 +296,10 @@ class CachedTokenProvider(AbstractTokenProvider):
         return dict(self._extensions)
 
     async def token(self) -> str:
-        """Return a token that is valid now.
+        """Return a token that is valid now. Raises KafkaError if there is none.
 
-        If the call that fetches the token is cancelled, one of the waiting callers fetches a token.
+        If the caller that fetches the token is cancelled, one of the waiting callers fetches a
+        token.
         """
         while True:
             cached = self._usable()
@@ -307,11 +314,11 @@ class CachedTokenProvider(AbstractTokenProvider):
                 raise renewed(failure) from failure.__cause__
 
     def refused(self, token: str) -> None:
-        """Replace a token that a broker has rejected.
+        """Arrange that a token that a broker has rejected is replaced.
 
-        The next caller fetches a new token. The pauses between such fetches grow while brokers
-        reject the new tokens as well. The rejected token is used until the fetch succeeds, because
-        other brokers may accept it.
+        The next caller fetches a new token. If brokers also reject the new tokens, the time between
+        such fetches grows. The rejected token is used until a fetch succeeds, because other brokers
+        may accept it. Ignores a token that is not the current one.
         """
         cached = self._current
         if cached is None or cached.value != token or cached.is_rejected:
@@ -322,16 +329,18 @@ class CachedTokenProvider(AbstractTokenProvider):
         )
 
     def _usable(self) -> _CachedToken | None:
-        """Return the token to use without fetching; None if the caller has to fetch or wait.
+        """Return the token that this caller uses; None if the caller has to fetch a token, or has
+        to wait for another caller that fetches.
 
-        Without a valid token, raises the last failure until the pause after this failure is over.
+        If there is no valid token and no fetch in progress, raises the last failure until the pause
+        after it is over.
         """
         cached = self._valid()
         now = _clock.running_time()
         is_paused = now < self._no_fetch_until
         if cached is not None:
-            # After `refresh_at` the token is still valid: one caller replaces the token, the others
-            # use it.
+            # After `refresh_at` the token is still valid: one caller fetches a new token, the
+            # others use this one.
             if now < cached.refresh_at or is_paused or self._fetching is not None:
                 return cached
             return None
@@ -341,8 +350,8 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _valid(self) -> _CachedToken | None:
         cached = self._current
-        # Check both clocks: the monotonic clock may stop while the machine is suspended, and the
-        # wall clock may be set.
+        # Check both clocks: the monotonic clock may stand still while the machine is suspended, and
+        # the wall clock may be changed.
         if cached is None or _clock.running_time() >= cached.ends_at:
             return None
         return cached if _clock.wall_time() < cached.ends_at_time else None
@@ -367,16 +376,17 @@ class CachedTokenProvider(AbstractTokenProvider):
             )
             return cached.value
         finally:
-            # Even if this caller is cancelled, the waiting callers wake up. They find neither a
-            # token nor a fetch in progress, and the first of them fetches.
+            # Wake the waiting callers, even if this caller was cancelled. Then they find no token
+            # and no fetch in progress, and the first of them fetches.
             self._fetching = None
             fetching.set_result(failure)
 
     async def _obtain(self) -> Token:
-        """Fetch a token, with retries unless the current token is still valid."""
+        """Fetch a token. Without a valid token, retry until `token_timeout`. With a valid token,
+        make one attempt of at most `_REFRESH_TIMEOUT` seconds: the next caller retries."""
         has_one = self._valid() is not None
         limit = min(_REFRESH_TIMEOUT, self._config.token_timeout)
-        # With a valid token the caller does not wait long; the next caller tries again.
+        # With a valid token, do not let the caller wait long.
         limit = limit if has_one else self._config.token_timeout
         last: KafkaError | None = None
         loop = asyncio.get_running_loop()
@@ -394,8 +404,8 @@ class CachedTokenProvider(AbstractTokenProvider):
                         )
                         last.__cause__ = error
                     except Exception as error:
-                        # On Python 3.10 the HTTP client may convert the cancellation by the timeout
-                        # to another exception, which does not replace the last failure.
+                        # On Python 3.10, the HTTP client may convert the cancellation by `timeout`
+                        # to another exception. It must not replace the last failure.
                         if last is None or loop.time() < end:
                             last = self._as_kafka_error(error)
                     if has_one or not last.retriable:
@@ -415,7 +425,8 @@ class CachedTokenProvider(AbstractTokenProvider):
         if self._current is not None and self._current.is_rejected:
             self._next_rejection_fetch = now + self._refusals.next()
         elif self._current is not None:
-            # The old token was replaced because of its age, so brokers have accepted it.
+            # The previous token is replaced because of its age, so brokers have accepted it: after
+            # the next rejection, the time between fetches starts at its minimum again.
             self._refusals.reset()
         self._current = _CachedToken(
             token.value,
@@ -428,7 +439,11 @@ class CachedTokenProvider(AbstractTokenProvider):
         self._no_fetch_until = 0.0
 
     def _refresh_after(self, lifetime: float) -> float:
-        """Return the seconds until a token with this lifetime is replaced, by Kafka's rules."""
+        """Return the seconds after which a token with this lifetime is replaced, by Kafka's rules.
+
+        If the lifetime is shorter than the minimum period and the buffer together, only the
+        fraction of the lifetime counts.
+        """
         config = self._config
         factor = config.refresh_window_factor + random.uniform(0, config.refresh_window_jitter)
         if config.refresh_min_period + config.refresh_buffer > lifetime:
@@ -447,7 +462,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         if isinstance(error, (OSError, asyncio.TimeoutError)):
             made = KafkaConnectionError(f"{type(self).__name__}: {error}")
         else:
-            # The text of the exception may have secrets.
+            # Do not show the text of the exception, because it may contain secrets.
             made = AuthenticationFailedError(
                 f"{type(self).__name__}.fetch failed: {type(error).__name__}"
             )
@@ -457,7 +472,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
 @dataclass(frozen=True)
 class _CachedToken:
-    """A token with its times by the monotonic clock, and `ends_at_time` by the wall clock."""
+    """A token, its times by the monotonic clock, and its end by the wall clock (`ends_at_time`)."""
 
     value: str = field(repr=False)
     refresh_at: float

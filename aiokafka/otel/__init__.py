@@ -1,5 +1,5 @@
-"""Traces and metrics for OpenTelemetry, by its conventions for messaging (`pip install
-aiokafka[otel]`)."""
+"""Traces and metrics for OpenTelemetry, by its conventions for messaging systems (extra
+`otel`)."""
 
 from aiokafka.otel._clients import observe_clients
 from aiokafka.otel._consumer import ConsumerTelemetry

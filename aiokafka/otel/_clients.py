@@ -18,18 +18,20 @@ from aiokafka.otel._names import metrics
 __all__ = ["Count", "MessageCounter", "observe_clients"]
 
 _MAX_AGE = 0.2
-"""Seconds for which all instruments share one reading of the clients."""
+"""Seconds for which all instruments use the same snapshots of the clients. After that, the clients
+are read again."""
 
 
 class _ObservedMetric(NamedTuple):
-    """A metric to observe: its group, its name, and the tag of its series."""
+    """A metric to export. `tag` is the tag of `_TAGS` that tells its values apart, "" for one
+    value per client."""
 
     group: str
     name: str
     tag: str = ""
 
 
-_ROLES = ("producer", "consumer", "admin-client")
+_ROLES = ("producer", "consumer", "consumer-share", "admin-client")
 _COUNTERS = (
     *(
         _ObservedMetric(f"{role}-metrics", name)
@@ -55,6 +57,19 @@ _COUNTERS = (
     _ObservedMetric("consumer-coordinator-metrics", "rebalance-total"),
     _ObservedMetric("consumer-coordinator-metrics", "commit-total"),
     _ObservedMetric("consumer-coordinator-metrics", "commit-failed-total"),
+    *(
+        _ObservedMetric("consumer-share-fetch-manager-metrics", name)
+        for name in (
+            "records-consumed-total",
+            "bytes-consumed-total",
+            "records-accepted-total",
+            "records-released-total",
+            "records-rejected-total",
+            "records-renewed-total",
+            "records-expired-total",
+            "acknowledgements-error-total",
+        )
+    ),
     _ObservedMetric("parallel-consumer-metrics", "records-finished-total"),
     _ObservedMetric("parallel-consumer-metrics", "records-failed-total"),
     _ObservedMetric("parallel-consumer-metrics", "process-time-total"),
@@ -74,6 +89,9 @@ _GAUGES = (
     _ObservedMetric("consumer-coordinator-metrics", "generation"),
     _ObservedMetric("consumer-coordinator-metrics", "last-rebalance-seconds-ago"),
     _ObservedMetric("consumer-coordinator-metrics", "last-heartbeat-seconds-ago"),
+    _ObservedMetric("consumer-share-fetch-manager-metrics", "acknowledgements-pending"),
+    _ObservedMetric("consumer-share-coordinator-metrics", "assigned-partitions"),
+    _ObservedMetric("consumer-share-coordinator-metrics", "last-heartbeat-seconds-ago"),
     _ObservedMetric("parallel-consumer-metrics", "records-running"),
     _ObservedMetric("parallel-consumer-metrics", "records-unfinished"),
     _ObservedMetric("retry-topics-metrics", "records-waiting"),
@@ -87,9 +105,9 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class _Readings:
-    """Reads the metrics of the clients once for all instruments of a collection.
+    """Reads the metrics of the clients once for all instruments that are collected together.
 
-    Clients with the same tags share a series: the sum of their counters, or the maximum of their
+    Clients with the same tags have one series: the sum of their counters, and the maximum of their
     gauges.
     """
 
@@ -99,13 +117,13 @@ class _Readings:
         self._found: dict[_ObservedMetric, dict[Tags, Any]] = {}
         self._ended = LastingSums()
         self._read_at = float("-inf")
-        # The metric readers of a meter provider may collect in several threads.
+        # A meter provider may have several metric readers, which collect in different threads.
         self._lock = threading.Lock()
 
     def of(self, observed: _ObservedMetric) -> list[tuple[Tags, Value]]:
-        """Return the observations of one instrument."""
+        """Return the (tags, value) pairs of one instrument. Read the clients again if necessary."""
         with self._lock:
-            # In a test the age is negative after a switch to a simulated clock, which begins at 0.
+            # The age is negative if a test has switched to a simulated clock, which begins at 0.
             if not 0 <= _clock.running_time() - self._read_at < _MAX_AGE:
                 self._read()
                 self._read_at = _clock.running_time()
@@ -142,10 +160,10 @@ def observe_clients(
 ) -> None:
     """Export the most important metrics of every client, or of `only`, to OpenTelemetry.
 
-    Call it once, when the program starts: without `only`, clients that are created later are
-    included. The instruments have the names of `metrics()`, as in
-    ``kafka.producer.record_send_total``, and the tags as attributes. `partitions=False` omits the
-    metrics per partition. Reading the metrics sends nothing to a broker.
+    Call it once, when the program starts: without `only`, it includes clients that are created
+    later. The names of the instruments are those of `metrics()` with a prefix, such as
+    ``kafka.producer.record_send_total``; tags become attributes. `partitions=False` omits the
+    metrics of single partitions. Reading the metrics sends no request to brokers.
     """
     meter = metrics.get_meter("aiokafka", __version__, meter_provider)
     readings = _Readings(as_clients("only", only), partitions)
@@ -163,7 +181,7 @@ def observe_clients(
 
 
 class _InstrumentCallback:
-    """The callback of one instrument, which yields the instrument's observations."""
+    """The callback of one instrument. It yields the observations of that instrument."""
 
     def __init__(self, readings: _Readings, observed: _ObservedMetric) -> None:
         self._readings = readings
@@ -195,11 +213,11 @@ def _text(observed: _ObservedMetric) -> str:
     return f"{observed.name} of {observed.group}: see the manual of aiokafka"
 
 
-# -- Observable counters of messages: counting a message costs one addition
+# -- Observable counters of messages: to count a message costs one addition
 
 
 class Count:
-    """The number of messages with one set of attributes."""
+    """A number of messages with the same attributes."""
 
     __slots__ = ("attributes", "value")
 
@@ -209,9 +227,10 @@ class Count:
 
 
 class MessageCounter:
-    """One counter for all clients of a provider.
+    """One counter, shared by all clients that use the same meter provider.
 
-    A provider calls only the first callback of an instrument name, so all clients share the counts.
+    A provider calls only the first callback that was registered for an instrument name, so the
+    clients cannot have callbacks of their own.
     """
 
     _of_provider: weakref.WeakKeyDictionary[Any, dict[str, MessageCounter]] = (
@@ -226,7 +245,8 @@ class MessageCounter:
 
     @classmethod
     def of(cls, name: str, description: str, meter_provider: Any) -> MessageCounter:
-        """Return the provider's counter with this name. None means the provider of the process."""
+        """Return the counter with this name of a provider; create it if necessary. None stands for
+        the global provider of the process."""
         if meter_provider is None:
             known = cls._of_process
         else:
@@ -236,7 +256,8 @@ class MessageCounter:
         return known[name]
 
     def count_of(self, attributes: Mapping[str, Any]) -> Count:
-        """Return the Count of messages with these attributes; the caller adds to its `value`."""
+        """Return the Count for messages with these attributes. To count messages, increase its
+        `value`."""
         key = frozenset(attributes.items())
         count = self._counts.get(key)
         if count is None:

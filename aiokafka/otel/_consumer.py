@@ -32,16 +32,16 @@ T = TypeVar("T")
 _NS = 1_000_000_000
 
 _NO_CONTEXT = context.Context()
-"""An empty context, for recording metrics without a span."""
+"""An empty context, so that durations are recorded without a reference to a span."""
 
 
 class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     """Creates OpenTelemetry spans and metrics for one consumer. Each consumer needs its own object.
 
-    As one of `interceptors` it creates a span for each call that returns records, with links to the
-    spans of their producers, and a span for each commit. As `metrics_collector` it counts messages,
-    and measures the durations of fetches and commits. `process` creates a span for the processing
-    of a record by the program, in the trace of the record's producer::
+    As one of `interceptors`, it creates a span for each call that returns records, with links to
+    the spans of their producers, and a span for each commit. As `metrics_collector`, it counts
+    messages, and measures the durations of fetches and commits. `process` creates a span while the
+    application processes a record, in the trace of the record's producer::
 
         telemetry = ConsumerTelemetry()
         consumer = AIOKafkaConsumer("orders", interceptors=[telemetry], metrics_collector=telemetry)
@@ -63,11 +63,11 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         partitions: bool = False,
         group_id: str | None = None,
     ) -> None:
-        """Use these providers and this propagator. None means the global ones of the process.
+        """Use these providers and this propagator. None stands for the global ones of the process.
 
-        `keys=False` omits record keys from spans. `partitions=True` adds the partition to metrics,
-        which otherwise have only the topic. `group_id` is needed only by a collector that is not an
-        interceptor too: an interceptor gets the group id from the consumer.
+        `keys=False` omits the keys of records from spans. Metrics have the topic; `partitions=True`
+        adds the partition. `group_id` is needed only if the object is a collector but not an
+        interceptor: an interceptor gets the group id from the consumer.
         """
         self._tracer = trace.get_tracer(
             "aiokafka", __version__, tracer_provider, schema_url=_names.SCHEMA
@@ -100,22 +100,27 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     # -- receive
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Read the client id, group id and servers of the consumer."""
+        """Set the client id, the group id and the bootstrap server of the spans."""
         self._identity.learn(options)
         self._is_interceptor = True
 
     def _is_idle(self) -> bool:
-        """Return whether nothing records what `on_poll` and `on_consume` do."""
-        is_own = type(self) is ConsumerTelemetry  # a subclass may have other work to do
+        """Return whether `on_poll` and `on_consume` would have no effect: no spans and durations
+        are recorded."""
+        is_own = type(self) is ConsumerTelemetry  # a subclass may override the methods
         return is_own and _names.is_noop(self._tracer) and _names.is_noop(self._duration)
 
     def on_poll(self, seconds: float) -> None:
-        """Store how long a call of the application has waited for records."""
-        # The consumer calls `on_consume` next, which uses this duration.
+        """Store the time that a call of the application has waited for records."""
+        # The consumer calls `on_consume` next, where this time is used.
         self._poll_seconds = seconds
 
     def on_consume(self, records: Records) -> None:
-        """Create the span of a call that returns records, and record the duration of the call."""
+        """Record the duration of a call that returns records, and create its span.
+
+        There is no span if no spans are recorded, instrumentation is suppressed, or OpenTelemetry's
+        own instrumentation is active. Calls without records are ignored.
+        """
         taken = {tp: some for tp, some in records.items() if some}
         if not taken:
             return
@@ -144,8 +149,8 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def _set_destination(
         self, attributes: dict[str, Any], topics: Iterable[str], partitions: Iterable[int]
     ) -> None:
-        """Set the topic attribute if there is only one topic, and also the partition attribute if
-        there is only one partition."""
+        """Set the topic attribute if there is only one topic; if there is also only one partition,
+        set the partition attribute."""
         names, numbers = list(topics), list(partitions)
         if len(names) == 1:
             attributes[_names.DESTINATION] = names[0]
@@ -158,12 +163,15 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def process(
         self, records: ConsumerRecord[Any, Any] | Iterable[ConsumerRecord[Any, Any]]
     ) -> Iterator[trace.Span]:
-        """Run a `with` block, which processes one record or several records together, in a span.
+        """Run a `with` block in a span. The block processes one record, or several records
+        together.
 
-        The span of one record is a child of the producer's span in the record's headers, and links
-        to the span that was current; the block gets the baggage in the headers. The span of several
-        records is a child of the current span, and links to the producers' spans. Use plain
-        ``with`` in coroutines too.
+        - One record: the span is a child of the producer's span in the record's headers, and has a
+          link to the current span. The block also gets the baggage in the headers.
+        - Several records: the span is a child of the current span, and has links to the spans of
+          the producers.
+
+        Use ``with``, not ``async with``, in coroutines too.
         """
         span, ambient, attributes = self._begin_process(records)
         began_at = _clock.running_time()
@@ -181,7 +189,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             span.end()
 
     def _begin_process(self, records: Any) -> tuple[trace.Span, Any, dict[str, Any]]:
-        """Start a span; return the span, the context with the span, and its attributes."""
+        """Start a `process` span; return the span, a context with the span, and its attributes."""
         attributes = {**self._identity.attributes, **_names.operation("process")}
         ambient = context.get_current()
         if isinstance(records, ConsumerRecord):
@@ -221,9 +229,9 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def handler(
         self, function: Callable[[ConsumerRecord[Any, Any]], Awaitable[T] | T]
     ) -> Callable[[ConsumerRecord[Any, Any]], Awaitable[T]]:
-        """Return `function`, a handler of single records, with each call in a `process` span.
+        """Return `function`, which handles single records, with each call in a `process` span.
 
-        `function` may be a plain or a coroutine function, as for `ParallelConsumer.run`.
+        `function` may be a plain function or a coroutine function, as for `ParallelConsumer.run`.
         """
         refuse_generators("function", function)
 
@@ -241,8 +249,9 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def transaction(self, transaction: SessionTransaction) -> AbstractAsyncContextManager[Any]:
         """Return a transaction of a `TransactionalSession` within a `process` span of its records.
 
-        Write ``async with telemetry.transaction(transaction) as records`` in place of ``async with
-        transaction as records``. The spans of records sent in the block are children of that span.
+        Write ``async with telemetry.transaction(transaction) as records`` instead of ``async with
+        transaction as records``. The spans of records that are sent in the block are children of
+        that span.
         """
         attributes = self._identity.attributes
         return TracedTransaction(
@@ -255,16 +264,16 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     # -- commit
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Create the span of a successful commit."""
+        """Create the span of a successful commit, unless instrumentation is suppressed."""
         self._create_commit_span(offsets, self._commit_seconds, None)
         self._commit_seconds = 0.0
 
     def on_commit_completed(
         self, *, offsets: Mapping[TopicPartition, int], commit_seconds: float
     ) -> None:
-        """Measure the duration of a commit."""
+        """Record the duration of a commit."""
         self._measure_commit(offsets, commit_seconds, None)
-        # The consumer calls `on_commit` next, which uses this duration.
+        # The consumer calls `on_commit` next, where this duration is used.
         self._commit_seconds = commit_seconds
 
     def on_commit_failed(
@@ -274,7 +283,8 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         exception: BaseException,
         commit_seconds: float,
     ) -> None:
-        """Measure a failed commit, and create its span."""
+        """Record the duration of a failed commit; if this object is an interceptor, create its
+        span."""
         self._measure_commit(offsets, commit_seconds, exception)
         if self._is_interceptor:
             self._create_commit_span(offsets, commit_seconds, exception)
@@ -319,7 +329,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         return attributes
 
     def on_records_consumed(self, *, topic: str, partition: int, record_count: int) -> None:
-        """Count records that were returned."""
+        """Count records that were returned to the application."""
         key = topic, partition if self._partitions else -1
         count = self._counts.get(key)
         if count is None:
@@ -336,7 +346,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         record_count: int,
         size_bytes: int,
     ) -> None:
-        """Measure the duration of a fetch of a partition."""
+        """Record the duration of a fetch of a partition."""
         attributes = self._partition_attributes("fetch", topic, partition)
         self._duration.record(fetch_seconds, attributes, _NO_CONTEXT)
 
@@ -360,7 +370,7 @@ _METRIC_ATTRIBUTES = (
     _names.DESTINATION,
     _names.GROUP,
 )
-"""The attributes of a `process` span that are also attributes of its duration metric."""
+"""The attributes of a `process` span that its duration metric has as well."""
 
 
 def _span_name(name: str, topics: Iterable[str]) -> str:
@@ -369,9 +379,10 @@ def _span_name(name: str, topics: Iterable[str]) -> str:
 
 
 def _without_ended_span() -> Any:
-    """Return the current context, or an empty context if the current span has ended.
+    """Return the current context; an empty context if the current span has ended.
 
-    Background commits run in the context in which the consumer was started, whose span may be over.
+    Background commits run in the context of the call that started the consumer. The span of that
+    call may have ended.
     """
     ambient = context.get_current()
     if getattr(trace.get_current_span(ambient), "end_time", None) is not None:

@@ -20,13 +20,15 @@ __all__ = ["OUTCOME", "ProducerTelemetry", "TracedTransaction"]
 
 T = TypeVar("T")
 
+_get_current = _names.get_current
+
 _NO_CONTEXT = context.Context()
-"""An empty context, for recording metrics without a span."""
+"""An empty context, so that durations are recorded without a reference to a span."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TracedRecord(ProducerRecord):
-    """A record with its span. `dataclasses.replace` copies the span to the new record."""
+    """A record with its span. `dataclasses.replace` keeps the span in the new record."""
 
     span: Any = field(default=None, repr=False, compare=False)
 
@@ -34,15 +36,15 @@ class _TracedRecord(ProducerRecord):
 class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     """Creates OpenTelemetry spans and metrics for one producer. Each producer needs its own object.
 
-    As one of `interceptors` it creates a span for each record, from `send` until the record is
-    written or has failed, and adds the trace context and baggage to the record's headers. As
-    `metrics_collector` it counts messages, and measures the duration of each batch::
+    As one of `interceptors`, it creates a span for each record, from `send` until the record is
+    acknowledged or has failed, and adds the trace context and baggage to the record's headers. As
+    `metrics_collector`, it counts messages, and measures the duration of each batch::
 
         telemetry = ProducerTelemetry()
         producer = AIOKafkaProducer(interceptors=[telemetry], metrics_collector=telemetry)
 
-    Both uses are optional. Put the object after all other interceptors: a later interceptor that
-    creates a new record without `dataclasses.replace` loses the span.
+    Both uses are optional. Put the object after all other interceptors: an interceptor after it
+    that creates a new record without `dataclasses.replace` loses the span.
     """
 
     def __init__(
@@ -54,20 +56,21 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         keys: bool = True,
         partitions: bool = False,
     ) -> None:
-        """Use these providers and this propagator. None means the global ones of the process.
+        """Use these providers and this propagator. None stands for the global ones of the process.
 
-        `keys=False` omits record keys from spans. `partitions=True` adds the partition to metrics,
-        which otherwise have only the topic.
+        `keys=False` omits the keys of records from spans. Metrics have the topic; `partitions=True`
+        adds the partition.
         """
         self._tracer = trace.get_tracer(
             "aiokafka", __version__, tracer_provider, schema_url=_names.SCHEMA
         )
         meter = metrics.get_meter("aiokafka", __version__, meter_provider, _names.SCHEMA)
+        self._is_proxy = _names.is_proxy(self._tracer)
         self._propagation = Propagation(propagator)
         self._keys = keys
         self._partitions = partitions
         self._identity = _names.Identity()
-        # A subclass may have other work to do.
+        # A subclass may override methods, and then has to be called even if nothing records spans.
         self._is_own = type(self) is ProducerTelemetry
         self._sending = {**self._identity.attributes, **_names.operation("send")}
         self._sent = MessageCounter.of(
@@ -85,20 +88,27 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     # -- spans
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Read the client id and servers of the producer."""
+        """Set the client id and the bootstrap server of the spans."""
         self._identity.learn(options)
         self._sending = {**self._identity.attributes, **_names.operation("send")}
 
     def _is_idle(self) -> bool:
-        """Return whether `on_send` would change nothing: nothing records spans, and the current
-        context has neither a span nor baggage for the headers. Asked before each record."""
-        return not context.get_current() and self._is_own and _names.is_noop(self._tracer)
+        """Return whether `on_send` would change nothing: no spans are recorded, and the current
+        context has no span and no baggage to put into the headers. The producer calls this for each
+        record."""
+        if _get_current() or not self._is_own:
+            return False
+        # A global provider may be set at any time.
+        if self._is_proxy and trace._TRACER_PROVIDER is None:
+            return True
+        return _names.is_noop(self._tracer)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Start the span of a record; return the record with the trace context in its headers.
 
-        If the headers already have a trace context, they stay unchanged, and the span links to that
-        context. Returns None if instrumentation is suppressed or the record already has a span.
+        If the headers already have a trace context, they are not changed, and the span has a link
+        to it. Returns None, which keeps the record, if it already has a span, if instrumentation is
+        suppressed, or if OpenTelemetry's own instrumentation is active.
         """
         if isinstance(record, _TracedRecord) or is_suppressed() or has_own_spans():
             return None
@@ -137,7 +147,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         metadata: RecordMetadata | None,
         error: BaseException | None,
     ) -> None:
-        """End the span of a record."""
+        """End the span of a record, with its partition and offset or its error."""
         if not isinstance(record, _TracedRecord):
             return
         span = record.span
@@ -156,10 +166,10 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         span.end()
 
     def transaction(self, block: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
-        """Return `producer.transaction()`, given as `block`, within a span.
+        """Return a context manager that runs `block`, a `producer.transaction()`, within a span.
 
-        The spans of the records sent in the block, and of the commit or abort, are children of this
-        span.
+        The spans of records that are sent in the block, and the span of the commit or abort, are
+        children of this span.
         """
         attributes = self._identity.attributes
         span = self._tracer.start_span
@@ -179,7 +189,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         acknowledged: bool,
         batch_age_seconds: float,
     ) -> None:
-        """Count the records of a batch, and measure the time from its first record to its
+        """Count the records of a batch, and record the time from its first record to its
         completion."""
         self._count(topic, partition, None, record_count, batch_age_seconds)
 
@@ -192,7 +202,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         record_count: int,
         batch_age_seconds: float,
     ) -> None:
-        """Count the records of a failed batch by error, and measure the time until the failure."""
+        """Count the records of a failed batch by error, and record the time from its first record
+        to the failure."""
         self._count(topic, partition, _names.kind_of(exception), record_count, batch_age_seconds)
 
     def _count(
@@ -223,11 +234,12 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
 
 
 OUTCOME = "aiokafka.transaction.outcome"
-"""The attribute of the outcome of a transaction: "committed", "aborted" or "failed"."""
+"""Name of a span attribute: how a transaction ended ("committed", "aborted" or "failed")."""
 
 
 class TracedTransaction(AbstractAsyncContextManager[T]):
-    """An `async with` block of a transaction within a span that is current in the block."""
+    """The `async with` block of a transaction, within a span that is the current span of the
+    block."""
 
     def __init__(
         self,
@@ -238,7 +250,8 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
     ) -> None:
         """Args:
         block: The transaction.
-        begin: Starts the span.
+        tracer: Starts the spans of commits and aborts.
+        begin: Starts the span of the transaction.
         attributes: The attributes of the client.
         """
         self._block = block

@@ -25,7 +25,8 @@ __all__ = ["Committer"]
 
 log = logging.getLogger("aiokafka.parallel")
 
-# Backoff in seconds after failed commits, unless the commit interval is longer.
+# Seconds of the shortest and the longest backoff after failed commits. If the commit interval is
+# longer, the backoff is the interval.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 _LOG_INTERVAL = 60.0  # seconds between two log messages about failed commits
 
@@ -71,8 +72,8 @@ class Committer:
             except asyncio.TimeoutError:
                 pass
             self._is_urgent.clear()
-            # Take the waiters before the commit: a `flush()` during this commit is for later
-            # records, and waits for the next commit.
+            # Take the waiters before the commit: a `flush()` that is called during this commit may
+            # be for records that finish during the commit, so it waits for the next commit.
             waiters, self._waiters = self._waiters, []
             try:
                 is_committed = await self._commit()
@@ -86,7 +87,7 @@ class Committer:
             pause = self._interval if is_committed else self._backoff.next()
 
     async def flush(self, deadline: float) -> None:
-        """Commit the finished records: one attempt, at most until `deadline`."""
+        """Commit the finished records: one attempt, at most until `deadline`. Logs failures."""
         if not self._finished():
             return
         try:
@@ -110,7 +111,7 @@ class Committer:
             self._log.warning("Not committed, finished records will be processed again: %s", error)
 
     async def _commit(self) -> bool:
-        """Commit the finished records; return whether that succeeded.
+        """Commit the finished records; return False if the commit failed, True otherwise.
 
         Logs CommitFailedError, IllegalStateError and retriable errors; raises other errors.
         """
@@ -150,12 +151,13 @@ class Committer:
         return more
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
-        """Return the assigned partitions with uncommitted finished records, and their offsets."""
+        """Return the assigned partitions with finished records to commit, and for each of them the
+        offset to commit."""
         consumer = self._consumer
         lags, ends = consumer.lag(), consumer.known_end_offsets()
         finished = []
         for work in self._queue.partitions:
-            # Use the current assignment: the listener drops revoked partitions later.
+            # Skip revoked partitions, which stay in the queue until the listener drops them.
             if work.tp in lags:
                 offset = self._committable(work, ends.get(work.tp), lags[work.tp])
                 if offset > work.committed:
@@ -165,21 +167,27 @@ class Committer:
     def _committable(self, work: PartitionWork, end: int | None, lag: int | None) -> int:
         """Return the offset to commit for a partition.
 
-        Without unfinished records this is the position, because transaction markers after the last
-        record should not count as lag.
+        - If the end of the log is unknown: `tracker.committable`, the lowest unfinished offset, or
+          the offset after the last record if all records are finished.
+        - If taken records are unfinished: the same offset, but not more than the position.
+        - Otherwise: the position, because transaction markers after the last record should not
+          count as lag.
+
+        If the lag is unknown, `work.committed` is used in place of the position.
         """
         committable = work.tracker.committable
         if end is None or end < 0:
             return committable
         # The position is after all taken records, unless the log was truncated or the topic
-        # recreated. Then `committable` is an offset of the previous log, and would skip records.
+        # recreated. Then `committable` is an offset of the previous log; committing it would skip
+        # records of the new log. With an unknown lag the position is unknown: commit nothing new.
         position = work.committed if lag is None else end - lag
         queue = self._queue
         # The position may be committed only if no taken record is unfinished. Such records would be
         # lost by the next rebalance or crash:
         # 1. Records in the queue (`span`).
-        # 2. Records taken from the consumer, but not in the queue yet, or never, if the reading
-        #    task failed in between (`in_transit`).
+        # 2. Records taken from the consumer that are not in the queue yet, or never will be,
+        #    because the reading task failed before it queued them (`in_transit`).
         # 3. Records of retry topics that are not due (`delayed`).
         if work.tracker.span or queue.in_transit or work.tp in queue.delayed:
             return min(committable, position)

@@ -34,7 +34,8 @@ __all__ = ["Dispatcher", "Handler", "Reader", "Workers"]
 
 Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
 
-# Seconds for which all workers together may block the event loop, if handlers never wait.
+# If handlers never wait, the workers together block the event loop for about this number of
+# seconds, and then let other tasks run.
 _MAX_BLOCKING = 0.02
 
 
@@ -52,8 +53,8 @@ class _Worker:
 class Meter:
     """Counts the processed records, and the sum of their processing times.
 
-    Owns these counts. Each change of the number of running records adds the elapsed time of all
-    records that were running before.
+    Owns these counts. Each change of the number of running records adds the time since the previous
+    change, multiplied by the number of records that were running.
     """
 
     __slots__ = ("_at", "_busy", "_loop", "_running", "failed", "finished")
@@ -66,7 +67,7 @@ class Meter:
         self.finished = 0
         """Number of finished records, including records sent to a retry or dead-letter topic."""
         self.failed = 0
-        """Number of records whose handler or block has raised an exception."""
+        """Number of records whose handler, or `async with work:` block, has raised an exception."""
 
     def set_running(self, running: int) -> None:
         """Add the processing time since the last change, and set the number of running records."""
@@ -81,7 +82,7 @@ class Meter:
         self.set_running(running)
 
     def fail(self) -> None:
-        """Count an exception of a handler or block."""
+        """Count an exception of a handler, or of an `async with work:` block."""
         self.failed += 1
 
     @property
@@ -94,7 +95,7 @@ class Workers:
     """Runs `count` worker tasks, each of which processes one record at a time.
 
     Owns: the tasks (cancelled tasks until they end), the record of each task, and the context
-    variables of `run()`.
+    variables of `ParallelConsumer.run()`.
     """
 
     def __init__(self, dispatcher: Dispatcher, count: int) -> None:
@@ -113,11 +114,15 @@ class Workers:
             self._start(f"worker-{number}")
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
-        """Return whether `task` is a worker, so that the handler is the caller."""
+        """Return whether `task` is the task of a worker. If it is the current task, a handler has
+        made the current call, for example of `stop()`.
+        """
         return task in self._workers
 
     async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
-        """Cancel the handlers of records of these partitions; wait at most until `deadline`."""
+        """Cancel the workers whose handlers process records of these partitions, and start other
+        workers in their place. Wait for the end of the handlers, at most until `deadline`.
+        """
         busy = [
             worker
             for worker in self._workers.values()
@@ -131,7 +136,7 @@ class Workers:
         await together(_stop_worker(worker.owner, deadline) for worker in busy)
 
     async def stop(self, deadline: float) -> None:
-        """Cancel all workers; wait at most until `deadline`."""
+        """Cancel all workers; wait for their end, at most until `deadline`."""
         owners = [worker.owner for worker in self._workers.values()]
         await together(_stop_worker(owner, deadline) for owner in owners)
 
@@ -143,14 +148,14 @@ class Workers:
     def _start(self, name: str) -> None:
         owner = TaskOwner("parallel", self._dispatcher.fail)
         worker = _Worker(name, owner)
-        # A rebalance may start the worker as a replacement. Run it with the context variables of
-        # `run()`, not of the rebalance.
+        # Use the context variables of `ParallelConsumer.run()`: a worker that replaces a cancelled
+        # worker is started by a rebalance, which has other context variables.
         task = self._context.copy().run(owner.start, self._run(worker), name=name)
         self._workers[task] = worker
         task.add_done_callback(self._workers.pop)
 
     async def _run(self, worker: _Worker) -> None:
-        """Process records until the dispatcher ends."""
+        """Process records until processing ends or the worker is cancelled."""
         task = asyncio.current_task()
         assert task is not None
         # Register the task here too: an eager task runs before `_start()` can register it.
@@ -187,8 +192,9 @@ class Workers:
                 dispatcher.release_if_running(work)
                 worker.work = None
             if worker.owner.is_stopping:
-                # The handler ignored the cancellation of this worker, and counted as running. Wake
-                # the replacement, which may have waited because of `concurrency`.
+                # The handler ignored the cancellation of this worker, so until now its record
+                # counted as running. The replacement may wait because `concurrency` was reached:
+                # wake it.
                 dispatcher.wake(1)
                 return
             if loop.time() > yield_at:
@@ -205,7 +211,7 @@ async def _stop_worker(owner: TaskOwner, deadline: float) -> None:
 
 
 async def _nothing() -> None:
-    """Do nothing; awaited in place of a handler's result that is not awaitable."""
+    """Do nothing. Awaited instead of a handler's result that is not awaitable."""
 
 
 def _as_awaitable(result: object) -> Awaitable[object]:
@@ -219,7 +225,7 @@ def _as_awaitable(result: object) -> Awaitable[object]:
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Return whether this task was cancelled; always False before Python 3.11."""
+    """Return whether `cancel()` of this task was called; always False before Python 3.11."""
     cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
@@ -335,8 +341,9 @@ class Dispatcher:
     async def claim_processable(self) -> Work | None:
         """Wait for the next record whose key function has not failed, start it and return it.
 
-        A record whose key function has raised an error counts as failed. Raises the error if it
-        ends the processing. Returns None when processing has ended.
+        A record whose key function has raised an error counts as failed. If that ends the
+        processing, raises the error, or the error of sending the record to its retry or dead-letter
+        topic. Returns None when processing has ended.
         """
         while True:
             work = await self.claim()
@@ -346,7 +353,9 @@ class Dispatcher:
                 raise work.failure
 
     def _wake_next(self, waiter: asyncio.Future[None]) -> None:
-        """Wake the next worker if the cancelled worker was woken already; else remove `waiter`."""
+        """Wake the next worker if the cancelled worker was woken already; else remove the cancelled
+        worker's future, `waiter`.
+        """
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
         elif waiter in self._waiters:
@@ -372,9 +381,11 @@ class Dispatcher:
             flow.on_finished(work.partition)
 
     async def handle_failure(self, work: Work, error: Exception) -> Exception | None:
-        """Handle a failed record: return None if it was sent to a retry or dead-letter topic.
-        Otherwise return the error, which ends the processing unless the partition was revoked or
-        lost.
+        """Send a failed record to a retry or dead-letter topic and return None, or end the
+        processing and return the error that ended it.
+
+        Without such a topic that error is `error`, otherwise it is the error of the send. If the
+        partition was revoked or lost, only log and return `error`.
         """
         outcome = error
         self.meter.fail()
@@ -408,7 +419,13 @@ class Dispatcher:
         return outcome
 
     async def end_block(self, work: Work, error: BaseException | None) -> bool:
-        """Finish or fail a record at the end of its block; return whether to suppress `error`."""
+        """End a record at the end of its `async with work:` block; return whether to suppress
+        `error`.
+
+        Without `error`, the record is finished; with an Exception, it has failed; with
+        CancelledError or another BaseException, it is put back in the queue. Raises the error of
+        the send if a failed record cannot be sent to its retry or dead-letter topic.
+        """
         try:
             if error is None:
                 self.finish(work)
@@ -423,7 +440,8 @@ class Dispatcher:
             self.wake(self.queue.ready)
 
     def release_if_running(self, work: Work) -> None:
-        """Put a record back in the queue if its handler has failed or was cancelled."""
+        """Put a record back in the queue if its handler has failed or was cancelled, so that it is
+        not finished."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self.meter.set_running(self.queue.running)
@@ -438,21 +456,23 @@ class Dispatcher:
     # -- ending ----------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """End the processing because of an error."""
+        """End the processing because of an error. The first error becomes `failure`."""
         # The first error is the cause; later errors follow from the cancellation of handlers.
         if self.failure is None:
             self.failure = error
         self.end()
 
     def end(self) -> None:
-        """Start no more records."""
+        """Return no more records to workers, and wake all waiting workers, so that they end."""
         # Close the queue before waking workers, because a woken worker looks for a record first.
         self.queue.close_all()
         self.ending.set()
         self.wake(len(self._waiters))
 
     async def drain(self, partitions: Collection[PartitionWork], deadline: float) -> bool:
-        """Wait until no record of these partitions is running; return False after `deadline`."""
+        """Wait until no record of these partitions is running, and return True; return False if
+        one is still running at `deadline`.
+        """
         try:
             async with timeout_at(deadline):
                 for partition in partitions:
@@ -471,8 +491,8 @@ _MAX_POLL = 10.0
 
 
 class Reader:
-    """Polls the consumer all the time, even while all partitions are paused: polling preserves the
-    membership in the group.
+    """Polls the consumer all the time, even while all partitions are paused: a member that does not
+    poll for `max_poll_interval_ms` is removed from its group.
     """
 
     def __init__(
@@ -492,7 +512,8 @@ class Reader:
     async def run(self) -> None:
         """Read until cancelled.
 
-        Raises the errors of `getmany()`, and IllegalStateError if the listener was replaced.
+        Raises the errors of `getmany()`, and IllegalStateError if the application has replaced our
+        rebalance listener by `subscribe()` or `assign()`.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -512,11 +533,12 @@ class Reader:
                     "subscribe() or assign() was called while a ParallelConsumer ran, so it cannot "
                     "know what is still its own: call them before it starts"
                 )
-            # No await from here on, so that no partition can be revoked in between. An interceptor
-            # may have removed all records of a partition.
+            # No await from here on: otherwise a partition could be revoked before its records are
+            # queued. Skip empty lists: an interceptor may have removed all records of a partition.
             batches = {tp: records for tp, records in batches.items() if records}
             if batches:
-                # If queueing fails, `in_transit` stays set, so that no commit skips these records.
+                # If queueing fails, `in_transit` stays True, so that no commit includes records
+                # that were not queued.
                 self._dispatcher.queue.begin_transit()
                 if self._delays is not None:
                     batches = self._delays.hold_back(batches, loop.time())

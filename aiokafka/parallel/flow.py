@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Flow", "Limits"]
 
-# Until records were read, each record is assumed to have 1/16 of `max_bytes`.
+# Before the first records are read, the record size is assumed to be 1/16 of `max_bytes`.
 _FIRST_GUESS = 16
-# A `getmany()` should request at least 1/8 of `max_records`.
+# All partitions are paused if less than 1/8 of `max_records` is free. A `getmany()` requests at
+# least 1/8 of the space that is free when paused partitions are resumed (`_resume_level`).
+# Otherwise, many calls would return a few records each.
 _LEAST_PART = 8
-# A `getmany()` requests about this part of a partition's share of the limits.
+# A `getmany()` requests about this part of a partition's share (the limits divided by the number
+# of assigned partitions).
 _CALL = 0.25
 
 
@@ -32,13 +35,20 @@ class Limits:
 
 
 class Flow:
-    """Pauses partitions at the limits of unfinished records, and resumes them at half of the
-    limits.
+    """Pauses partitions at the limits of unfinished records, and resumes them at lower levels: half
+    of a limit, or `_resume_level()`.
 
-    A partition is paused when the limits are reached, when the partition has more than its share of
-    the limits (so that its slow keys do not block other partitions), or when its next record is not
-    due yet. The consumer is polled nevertheless, which keeps the consumer in its group and lets
-    rebalances proceed.
+    A partition is paused for any of these reasons:
+
+    - The limits for all partitions are reached, or the ParallelConsumer stops.
+    - The partition has more than its share of the limits; without this rule, its slow keys would
+      block the other partitions.
+    - More than `max_uncommitted` of its records, from the lowest unfinished offset on, were taken
+      from the consumer.
+    - It belongs to a retry topic, and its next record is not due yet.
+    - It belongs to a dead-letter topic.
+
+    The consumer is polled nevertheless, because otherwise the group would remove the member.
 
     Owns: the partitions paused here, and the reasons.
     """
@@ -51,12 +61,14 @@ class Flow:
         self._partition_count = 1  # partitions that share the limits
         self._is_full = False
         self._is_closed = False
-        # Partitions that the next `getmany()` could bring above their share.
+        # Partitions that the next `getmany()` could bring above their share (see `_shares`).
         self._over_share: dict[TopicPartition, PartitionWork] = {}
         # Partitions with more than `max_uncommitted` records from the lowest unfinished offset on.
         self._over_uncommitted: set[TopicPartition] = set()
-        self._not_due: set[TopicPartition] = set()  # partitions with records that are not due
-        self._never_read: set[TopicPartition] = set()  # dead-letter topics, matched by the pattern
+        # Partitions of retry topics whose next record is not due.
+        self._not_due: set[TopicPartition] = set()
+        # Partitions of dead-letter topics that the subscribed pattern matches.
+        self._never_read: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
 
     @property
@@ -72,17 +84,20 @@ class Flow:
     # -- limits ------------------------------------------------------------------------------------
 
     def most(self) -> int:
-        """Return the `max_records` for the next `getmany()`."""
+        """Return the `max_records` for the next `getmany()`, at least 1: as many records as the
+        limits probably allow.
+        """
         queue, limits = self._queue, self._limits
         few, few_bytes = self._resume_level()
-        # While the limits are reached, all partitions are paused. `getmany()` returns records only
-        # after the unfinished records have fallen to the resume level.
+        # While the limits are reached, all partitions are paused, and `getmany()` returns no
+        # records until the unfinished records have fallen to the resume level. So compute the
+        # number for that level.
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._record_size
         # All records may be of one partition, so request only a part of a partition's share. With
-        # many partitions that part is small: request at least 1/8 of the space that is free at the
-        # resume level.
+        # many partitions that part is small: request at least 1/8 of the space that is free when
+        # paused partitions are resumed.
         a_call, call_bytes = self._shares(_CALL)
         a_call = max(a_call, (limits.max_records - few) // _LEAST_PART)
         call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _LEAST_PART)
@@ -95,15 +110,16 @@ class Flow:
         return self._limits.max_bytes
 
     def read_again(self, tp: TopicPartition, offset: int) -> None:
-        """Seek a partition back to this offset. The records from there on exceeded `max_bytes`,
-        because they were larger than expected.
+        """Seek a partition back to `offset`, because the records from there on did not fit into
+        `max_bytes`: they were larger than expected. A pause by `hold()` ends.
         """
         self._consumer.seek(tp, offset)
         self.release(tp)
 
     def on_queued(self, partition: PartitionWork) -> None:
-        """Update the mean record size after records of this partition were queued, and pause the
-        partition at its limits.
+        """Update the estimated record size after records of this partition were queued. Pause the
+        partition if the next `getmany()` could bring it above its share (see `_shares`), or if it
+        has more than `max_uncommitted` records from the lowest unfinished offset on.
         """
         mean = partition.nbytes / max(1, partition.unfinished)
         # The estimated size rises at once and falls slowly: a low estimate costs memory, a high
@@ -120,8 +136,8 @@ class Flow:
             self._apply([tp])
 
     def check_full(self) -> None:
-        """Pause all partitions if the limits are reached, after all records of a `getmany()` were
-        queued.
+        """Pause all partitions if `max_bytes` is reached, or less than 1/8 of `max_records` is
+        free. Called after all records of a `getmany()` were queued.
         """
         limits = self._limits
         least = max(1, limits.max_records // _LEAST_PART)
@@ -134,7 +150,10 @@ class Flow:
             self._apply(self._consumer.assignment())
 
     def on_finished(self, partition: PartitionWork) -> None:
-        """After a record of `partition` has finished, resume partitions within their limits."""
+        """Call this after a record of `partition` has finished. If the limits were reached, resumes
+        all partitions at the resume level. If `partition` was above its share (see `_shares`) or
+        `max_uncommitted`, resumes it at half of the share or of `max_uncommitted`.
+        """
         if self._is_full:
             records, nbytes = self._resume_level()
             if self._queue.records <= records and self._queue.nbytes <= nbytes:
@@ -152,13 +171,15 @@ class Flow:
             self._apply([tp])
 
     def _shares(self, part: float) -> tuple[int, int]:
-        """Return this part of a partition's share of unfinished records and bytes."""
+        """Return `part` of a partition's share of unfinished records and bytes (the limits divided
+        by the number of assigned partitions).
+        """
         limits, count = self._limits, self._partition_count
         return int(limits.max_records * part / count), int(limits.max_bytes * part / count)
 
     def _has_more(self, partition: PartitionWork, part: float) -> bool:
-        """Return whether a partition has more than this part of its share unfinished, and enough
-        records for all workers.
+        """Return whether a partition has more unfinished records or bytes than `part` of its share
+        (see `_shares`), and more unfinished records than there are workers.
         """
         records, nbytes = self._shares(part)
         return partition.unfinished > self._limits.concurrency and (
@@ -170,7 +191,7 @@ class Flow:
         resumed.
 
         Partitions above their share may never finish their records, so the level is halfway between
-        these records and the limits.
+        the records of these partitions and the limits.
         """
         limits = self._limits
         records = sum(partition.unfinished for partition in self._over_share.values())
@@ -180,7 +201,7 @@ class Flow:
     # -- delayed records -------------------------------------------------------------------------
 
     def hold(self, tp: TopicPartition) -> None:
-        """Pause a partition until `release()`."""
+        """Pause a partition whose next record is not due, until `release()`."""
         self._not_due.add(tp)
         self._apply([tp])
 
@@ -194,7 +215,7 @@ class Flow:
         self._never_read.update(tps)
 
     def close(self) -> None:
-        """Pause all partitions."""
+        """Pause all partitions, also those that are assigned later."""
         self._is_closed = True
         self._apply(self._consumer.assignment())
 
@@ -208,14 +229,17 @@ class Flow:
         self._apply(tps)
 
     def on_revoked(self, tps: Collection[TopicPartition]) -> None:
-        """Remove revoked or lost partitions, which the consumer does not keep paused."""
+        """Remove the state of revoked or lost partitions. If the limits were reached, and the
+        unfinished records of the other partitions have fallen to the resume level, resume these
+        partitions.
+        """
         for tp in tps:
             self._paused.discard(tp)
             self._over_share.pop(tp, None)
             self._over_uncommitted.discard(tp)
             self._not_due.discard(tp)
             self._never_read.discard(tp)
-        # Without the records of these partitions, the resume level may be reached.
+        # The records of these partitions no longer count.
         records, nbytes = self._resume_level()
         if self._is_full and self._queue.records <= records:
             self._is_full = self._queue.nbytes > nbytes
@@ -226,7 +250,7 @@ class Flow:
     def _apply(self, tps: Iterable[TopicPartition]) -> None:
         assigned = self._consumer.assignment()
         for tp in tps:
-            # A handler may end after the revocation of its partition.
+            # A handler may end after its partition was revoked, and `pause()` raises for it.
             if tp not in assigned:
                 continue
             is_paused = self._is_full or self._is_closed

@@ -76,7 +76,8 @@ def read_parallel(
 # -- The rebalance listener
 
 
-# Seconds to wait for cancelled handlers, and then for our own tasks.
+# After this number of seconds, stop waiting for cancelled handlers. Our own tasks have the same
+# time to end, counted separately.
 _CANCEL_TIMEOUT = 1.0
 
 
@@ -115,8 +116,8 @@ class DrainingListener(ConsumerRebalanceListener):
         """
         try:
             # How partitions are revoked, while the group waits:
-            # 1. No more records of the partitions are started. Running handlers may end, or are
-            #    cancelled after `drain_timeout_ms`.
+            # 1. No more handlers are called for records of the partitions. Running handlers may
+            #    end, or are cancelled after `drain_timeout_ms`.
             # 2. The application's listener is called, and may release its state of the partitions.
             # 3. The finished records are committed, including records that finished during step 2.
             #    The partitions are still assigned, so the group accepts the commit.
@@ -150,7 +151,9 @@ class DrainingListener(ConsumerRebalanceListener):
             self._forget(lost)
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Call the application's listener, which may seek, then resume the partitions."""
+        """Call the application's listener, which may seek, then resume the partitions, unless Flow
+        has a reason to keep them paused.
+        """
         self._pause_dead_letter_topics(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
@@ -175,8 +178,8 @@ class DrainingListener(ConsumerRebalanceListener):
                 self._flow.keep_paused(tp for tp in assigned if tp.topic == topic)
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
-        """Start no more records of these partitions; wait at most `limit` seconds for the running
-        handlers, then cancel them.
+        """Call no more handlers for these partitions. Wait at most `limit` seconds for the running
+        handlers, then cancel them and wait `_CANCEL_TIMEOUT` for their end.
         """
         loop = asyncio.get_running_loop()
         partitions = self._dispatcher.queue.close(tps)
@@ -190,7 +193,7 @@ class DrainingListener(ConsumerRebalanceListener):
         await self._workers.cancel(late, loop.time() + _CANCEL_TIMEOUT)
 
     async def commit(self) -> None:
-        """Commit the finished records, within `drain_timeout_ms`."""
+        """Commit the finished records; wait at most `drain_timeout_ms`."""
         await self._committer.flush(asyncio.get_running_loop().time() + self._drain_timeout)
 
     async def _call(
@@ -358,7 +361,9 @@ class ParallelConsumer(Generic[KT, VT]):
         self._tasks.start(self._committer.run(), name="commit")
 
     def _allow_restart(self) -> None:
-        """Allow another `start()` after a failure, unless `stop()` was called during the first."""
+        """Allow another `start()` after a failed one, unless `stop()` or `request_stop()` was
+        called meanwhile.
+        """
         if self._phase is _Phase.STARTED:
             self._transition(_Phase.NEW)
 
@@ -380,10 +385,10 @@ class ParallelConsumer(Generic[KT, VT]):
             self._consumer.rebalance_listener = self._listener
 
     def request_stop(self) -> None:
-        """Start no more records. `run()` returns when the running records have ended; `async for`
-        ends.
+        """Call no more handlers, and end every `async for` over this object. `run()` returns when
+        the running handlers have ended; after `drain_timeout_ms` it cancels them.
 
-        Signal handlers and the handlers of records may call this method. Call `stop()` afterwards.
+        Signal handlers and the handlers themselves may call this method. Call `stop()` afterwards.
         If this method is called before `start()`, `run()` returns at once.
         """
         if self._phase in (_Phase.NEW, _Phase.STARTED):
@@ -393,10 +398,10 @@ class ParallelConsumer(Generic[KT, VT]):
             self._transition(_Phase.STOPPING)
 
     async def stop(self) -> None:
-        """Start no more records, wait for the running records, commit, and stop the consumer.
+        """Call no more handlers, wait for the running handlers, commit, and stop the consumer.
 
-        Waits at most `drain_timeout_ms` for running handlers before it cancels them, at most as
-        long again for the commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also
+        Waits at most `drain_timeout_ms` for the handlers before it cancels them, at most as long
+        again for the commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also
         after a cancelled call, and by several tasks at once; all calls wait for the end.
 
         Raises IllegalStateError if a handler or `listener` calls it, because `stop()` would wait
@@ -432,7 +437,8 @@ class ParallelConsumer(Generic[KT, VT]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # `__aexit__` does not repeat a cancelled `stop()`: these callbacks clean up.
+            # If `stop()` is cancelled, nobody calls it again: these callbacks stop the consumer and
+            # cancel the tasks.
             stack.push_async_exit(self._consumer)
             stack.callback(self._abandon)
             await self.stop()
@@ -489,11 +495,11 @@ class ParallelConsumer(Generic[KT, VT]):
         return self
 
     async def __anext__(self) -> Work[KT, VT]:
-        """Return the next record to process; wait while `concurrency` works are open.
+        """Return the next record to process; wait while `concurrency` records are running.
 
-        Several tasks may iterate at once. The loop ends after `request_stop()`, and when a record
-        has failed; the block of the failed record raises the exception. Raises errors of the
-        consumer.
+        Several tasks may iterate at once. The loop ends after `request_stop()`, and when a failed
+        record has ended the processing; the block of this record raises the exception. Raises
+        errors of the consumer.
         """
         self._check_started()
         work = await self._dispatcher.claim_processable()
@@ -515,7 +521,7 @@ class ParallelConsumer(Generic[KT, VT]):
 
     @property
     def running(self) -> int:
-        """Number of records that handlers or blocks are processing."""
+        """Number of unfinished records whose handler was called, or that `async for` returned."""
         return self._dispatcher.queue.running
 
     @property
@@ -571,7 +577,9 @@ def _check_consumer(consumer: aiokafka.AIOKafkaConsumer) -> None:
 
 
 def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | None) -> None:
-    """Raise ValueError for `assign()` without partitions of the retry topics."""
+    """Raise ValueError if `assign()` was called without partitions of the retry topics, or with
+    partitions of dead-letter topics.
+    """
     assigned = {tp.topic for tp in consumer.assignment()}
     if retry is None or not assigned:
         return
@@ -610,7 +618,8 @@ def _topics_to_subscribe(
     retry: RetryTopics | None,
 ) -> tuple[list[str], str | None]:
     """Check `topics` and `pattern`, add the retry topics, and return (topics, pattern) to subscribe
-    to. `([], None)` keeps the consumer's subscription.
+    to. `([], None)` keeps the consumer's subscription. Raises TypeError or ValueError for wrong
+    arguments.
     """
     if topics is not None and pattern is not None:
         raise TypeError("give topics or a pattern, not both")

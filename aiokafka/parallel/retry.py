@@ -53,8 +53,8 @@ class Delays:
     provides an upper bound:
 
     1. At some loop time, the end offset of a partition is observed.
-    2. Records before that offset were written before that time. So they are due at most one delay
-       after that time, whatever their headers say.
+    2. Records before that offset were written before that time. So they are due, at the latest,
+       the retry topic's delay after that time, whatever their headers say.
 
     Owns: the observed end offsets and their times.
     """
@@ -75,7 +75,10 @@ class Delays:
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
 
     def hold_back(self, batches: Batches, now: float) -> Batches:
-        """Return the records that are due, and store the records that are not."""
+        """Return the due records at the beginning of each list, and all records of topics that are
+        not retry topics. Store the other records up to the memory limit of each partition, and seek
+        back to the first record that is not stored.
+        """
         retry = self._retry
         ready: Batches = {}
         for tp, records in batches.items():
@@ -104,7 +107,8 @@ class Delays:
         """Return the due records at the beginning of the list. Store the other records, up to the
         memory limit, and seek back to the first record that is not stored.
         """
-        # If the log is shorter than the stored end, it was truncated, or the topic was recreated.
+        # `_ends` has an end of the log that was observed earlier. If the log ends before it now,
+        # the log was truncated, or the topic was recreated: discard the observed end.
         if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
             del self._ends[tp]
         # Examining many records takes milliseconds, so read the clock for each record.
@@ -143,7 +147,7 @@ class Delays:
 
 
 # To release several records at once, wait after the first record is due: at most `_GATHER` seconds,
-# and at most `_GATHER_PART` of the remaining delay of the first record.
+# and at most the fraction `_GATHER_PART` of the remaining delay of the first record.
 _GATHER = 0.1
 _GATHER_PART = 0.1
 
@@ -163,7 +167,7 @@ class _DelayedPartition:
 
 
 class DelayedRecords:
-    """Stores records of retry topics until they are due, so that they need not be fetched again.
+    """Stores records of retry topics until they are due: otherwise they would be fetched again.
 
     Records after a record that is not due are stored too, to keep their order. Owns: these records.
     No I/O, no waiting.
@@ -178,10 +182,10 @@ class DelayedRecords:
         return tp in self._partitions
 
     def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, max_bytes: int) -> int:
-        """Store records until the partition's stored records have `max_bytes`; return how many were
-        stored.
+        """Store records of a partition until its stored records have `max_bytes`; return how many
+        of `records` were stored.
 
-        The first stored record of a partition may be larger.
+        The first stored record of a partition may be larger than `max_bytes`.
         """
         waiting = self._partitions.get(tp)
         if waiting is None:
@@ -205,7 +209,9 @@ class DelayedRecords:
         return min((each.wake_at for each in self._partitions.values()), default=None)
 
     def take_due(self, now: float) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Remove and return the records that are due."""
+        """Remove and return the records that are due, of partitions whose wake time has come. A
+        record that is not due holds back the later records of its partition.
+        """
         taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         for tp, waiting in list(self._partitions.items()):
             if waiting.wake_at <= now:
@@ -237,7 +243,7 @@ class DelayedRecords:
                 waiting.wake_at = math.inf
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Discard the records of revoked partitions."""
+        """Discard the records of these partitions."""
         for tp in tps:
             waiting = self._partitions.pop(tp, None)
             if waiting is not None:
@@ -257,9 +263,10 @@ Header = tuple[str, "bytes | None"]
 ErrorTypes = tuple[type[Exception], ...]
 
 _PREFIX = "retry."
-_LONGEST_NAME = 249  # Kafka's limit for topics
+_LONGEST_NAME = 249  # Kafka's limit for the name of a topic
 _MOST_DIGITS = 20
-# Errors that the copy itself may cause, so that a smaller copy may succeed.
+# Errors that may be caused by the copy of a failed record for a retry or dead-letter topic: if the
+# send fails with one of them, a smaller copy may succeed.
 _COPY_ERRORS = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
@@ -323,8 +330,9 @@ class RetryTopics(Generic[KeySent, ValueSent]):
     The first failure of a record sends it to the first retry topic, where it waits for the first of
     `delays_ms` before it is processed again; the next failure sends it to the second topic, and so
     on. After the last retry, or at once for an exception that is not retried, it is sent to the
-    dead-letter topic. The failed record is finished when the broker has acknowledged its copy. A
-    crash in between repeats the record: retries are at-least-once too.
+    dead-letter topic. The failed record is finished when the broker has acknowledged its copy. If
+    the application crashes after that, but before the offset is committed, the record is processed
+    again: retries are at-least-once.
 
     - `producer`: a started producer, which the application stops. It must not have `acks=0`. The
       producer sends key and value as the handler got them: a consumer with deserializers needs a
@@ -333,15 +341,20 @@ class RetryTopics(Generic[KeySent, ValueSent]):
     - `retry_topic`: name of the retry topics, with the fields `{topic}` and `{n}`, which starts at
       1.
     - `dead_letter_topic`: name of the dead-letter topic, which may have the field `{topic}`. None:
-      after the last retry, an exception ends the processing.
+      an exception after the last retry, or one that is not retried, ends the processing.
     - `retry_on`: exceptions to retry; after other exceptions, the record is sent to the dead-letter
       topic at once.
     - `never_retry`: subclasses of `retry_on` that are not retried.
     - `max_message_bytes`: maximum bytes of the exception's text in the headers.
 
-    If a copy is too large or the broker rejects it, smaller copies are tried: first without the
-    exception's text, then in the dead-letter topic, and there without value, headers and key, which
-    the original topic still has. If all copies are rejected, the processing ends.
+    If the broker rejects a copy, or the copy is too large, smaller copies are sent, in this order:
+
+    1. to the same topic, without the text of the exception;
+    2. to the dead-letter topic, whole, and then without the text of the exception;
+    3. to the dead-letter topic without the value, then also without the headers, then also without
+       the key. The original topic still has these parts.
+
+    If all copies are rejected, the processing ends.
 
     Raises ValueError and TypeError for wrong arguments.
     """
@@ -407,7 +420,9 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return self._delays_ms[n - 1] / 1000 if n else 0.0
 
     def due_in(self, record: ConsumerRecord[Any, Any]) -> float:
-        """Return the seconds until a record is due; never more than its topic's delay."""
+        """Return the seconds until a record of a retry topic is due, at most the delay of the
+        topic; negative if the record is overdue. Return 0 for a record of another topic.
+        """
         _, n = self.origin_of(record.topic)
         if not n:
             return 0.0
@@ -448,8 +463,10 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return True
 
     async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> _Copy:
-        """Send the copies one by one until the broker accepts one, and return that copy. If all
-        copies are rejected, raise the error of the first copy.
+        """Send the copies one by one until the broker accepts one, and return that copy.
+
+        Raises the error of the first copy if all copies are too large or invalid. Raises other
+        errors, such as timeouts, at once.
         """
         try:
             await self._send(copies[0], record)
@@ -495,8 +512,8 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """Send a copy alone in a batch. The producer's `send` cannot send a record without key and
-        value.
+        """Send a copy alone in a batch. Unlike `send()`, this works for a record that has neither
+        key nor value.
         """
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
@@ -507,7 +524,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
     def _headers_without_info(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
-        """Return the record's headers, without the RetryInfo headers of an earlier retry."""
+        """Return the record's headers; for a record of a retry topic, without its RetryInfo."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
             for name in (*_NAMES, _OMITTED):
@@ -545,7 +562,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
 @dataclass
 class SentCounts:
-    """Counts of failed records of one topic."""
+    """Counts of the failed records of one original topic."""
 
     retried: int = 0
     """Records sent to a retry topic."""
@@ -577,7 +594,7 @@ def _smaller_copies(
     dead: str | None,
     info: RetryInfo,
 ) -> list[_Copy]:
-    """Return the copies to try, in order, if `first` is rejected."""
+    """Return the copies to send if `first` is rejected, in this order (see RetryTopics)."""
     without_message = replace(first, info=replace(first.info, message=""))
     if dead is None:
         return [without_message]
@@ -595,7 +612,9 @@ def _smaller_copies(
 
 
 def _text_of(error: Exception) -> str:
-    """Return the text of an exception of the application, whose `__str__` may fail."""
+    """Return the text of an exception of the application; if its `__str__` fails, a text that says
+    so.
+    """
     try:
         return str(error)
     except Exception as failure:
@@ -618,7 +637,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
-    found = tuple(delays_ms)  # only once: `delays_ms` may be an iterator
+    found = tuple(delays_ms)  # `delays_ms` may be an iterator, which can be read only one time
     for delay in found:
         if not is_count(delay):
             raise ValueError(f"delays_ms: {delay!r} is not a number of milliseconds")
@@ -626,7 +645,9 @@ def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
 
 
 def _check_fields(argument: str, name: str, needed: set[str]) -> None:
-    """Raise ValueError for a topic name that lacks a field, or has an unknown field."""
+    """Raise ValueError for a topic name that lacks a field, has an unknown field, is empty or is
+    too long.
+    """
     found = set(re.findall(r"\{([^{}]*)\}", name))
     if needed - found or found - {"topic", *needed} or not name:
         fields = " and ".join(f"{{{field}}}" for field in sorted(needed, reverse=True))

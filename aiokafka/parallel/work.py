@@ -54,25 +54,30 @@ class OffsetTracker:
 
     @property
     def span(self) -> int:
-        """Number of taken offsets from `committable` on: a crash may repeat their records."""
+        """Number of taken offsets from `committable` on. After a crash, their records are processed
+        again.
+        """
         return len(self._window)
 
     def take(self, offset: int) -> None:
-        """Add a taken offset. Raises ValueError if this or a later offset was taken before."""
+        """Add the offset of a record that was taken from the consumer. Raises ValueError if this or
+        a later offset was added before."""
         if offset < self._next:
             raise ValueError(f"offset {offset} comes after {self._next - 1}")
         self._window.append(offset)
         self._next = offset + 1
 
     def truncate(self, offset: int) -> None:
-        """Remove the taken offsets from `offset` on."""
+        """Remove the taken offsets from `offset` on, so that `offset` can be taken next."""
         window = self._window
         while window and window[-1] >= offset:
             self._finished.discard(window.pop())
         self._next = min(self._next, offset)
 
     def finish(self, offset: int) -> None:
-        """Mark a taken offset as finished. Raises ValueError if it is not taken or is finished."""
+        """Mark a taken offset as finished. Raises ValueError if the offset is below the lowest
+        unfinished offset or above the last taken offset, or is already finished.
+        """
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")
@@ -123,12 +128,13 @@ class PartitionWork:
     def __init__(self, tp: TopicPartition, first: int) -> None:
         self.tp = tp
         self.tracker = OffsetTracker()
-        # The works of each lane: the first work is ready or running, the others wait.
+        # The unfinished works of each lane (see WorkQueue): the first work is ready or running, the
+        # others wait for it.
         self.lanes: dict[Hashable, Work | deque[Work]] = {}
         self.unfinished = 0
         self.nbytes = 0
         self.running = 0
-        self.opened = 0  # running works whose block or handler has begun
+        self.opened = 0  # number of running works whose `async with` block or handler has begun
         self.committed = first
         self.truncations: list[int] = []  # offsets at which the log was truncated
         self.is_closed = False  # no more works are started
@@ -142,11 +148,11 @@ class PartitionWork:
         return self.is_current and not self.is_lost
 
     def count_opened(self) -> None:
-        """Count a work whose block or handler begins."""
+        """Count a running work whose block was entered, or whose handler is called."""
         self.opened += 1
 
     def next_idle(self) -> asyncio.Event:
-        """Return an event that is set when no work is running."""
+        """Return an event that is set when the last running work ends."""
         if self.idle is None or self.idle.is_set():
             self.idle = asyncio.Event()
         return self.idle
@@ -158,8 +164,8 @@ class Work(Generic[KT, VT]):
     Process the record in `async with work:`; the end of the block finishes the record. An exception
     in the block is handled like an exception of a handler: either the record is sent to a retry or
     dead-letter topic and the exception is suppressed, or the exception ends the processing. If the
-    block is cancelled, the record is returned again. A work that is never entered stays unfinished,
-    and no later offset is committed, until its partition is revoked.
+    block is cancelled, `async for` returns the record again. A work whose block is never entered
+    stays unfinished, so no later offset is committed until its partition is revoked.
     """
 
     __slots__ = (
@@ -193,8 +199,8 @@ class Work(Generic[KT, VT]):
         self._state = WorkState.QUEUED
         self._dispatcher = dispatcher
         self.failure: Exception | None = None  # the error of the key function
-        # Whether the work's block was entered, or its handler called, while the partition was
-        # assigned.
+        # Whether the work's `async with` block was entered, or its handler called, while the
+        # partition was assigned.
         self.is_open = False
 
     @property
@@ -227,7 +233,8 @@ class Work(Generic[KT, VT]):
 
     def open(self) -> None:
         """Mark the block as entered, or the handler as called."""
-        # A work that is opened after its partition was dropped does not count, and blocks no lane.
+        # If the partition was dropped before, the work does not count as running and does not delay
+        # later records of the same key or partition.
         if self._partition.is_current and not self.is_open:
             self.is_open = True
             self._partition.count_opened()
@@ -306,7 +313,8 @@ class WorkQueue:
     ) -> PartitionWork:
         """Queue records of one partition in order, until `max_bytes` are unfinished.
 
-        Queues at least one record. The tracker's position is then after the last queued record.
+        Queues at least one record. The tracker's position is then after the last queued record. If
+        the first record is below this position, the log was truncated.
         """
         partition = self._partitions.get(tp)
         if partition is None:
@@ -333,9 +341,10 @@ class WorkQueue:
         return partition
 
     def _truncate(self, partition: PartitionWork, offset: int) -> None:
-        """Handle a log that was truncated at `offset` and has other records from there on.
+        """Adapt the queue to a truncation: the log has other records from `offset` on.
 
-        Removes the waiting records from `offset` on, and keeps earlier and running records.
+        Removes the queued records from `offset` on, and keeps earlier and running records. A
+        committed offset beyond `offset` becomes unknown.
         """
         partition.tracker.truncate(offset)
         partition.truncations.append(offset)
@@ -344,7 +353,8 @@ class WorkQueue:
         gone = {work for work in self._ready if work._partition is partition and work._is_truncated}
         for lane, queued in list(partition.lanes.items()):
             works = [queued] if isinstance(queued, Work) else list(queued)
-            # A running work keeps its lane, so that new records of the lane wait for its end.
+            # Keep the running work, truncated or not, so that new records of the same key or
+            # partition wait until this work ends.
             kept = [w for w in works if w._state is WorkState.RUNNING or not w._is_truncated]
             gone.update(works[len(kept) :])
             if not kept:
@@ -364,7 +374,10 @@ class WorkQueue:
         self.nbytes -= work._size
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
-        """Put a record at the end of its lane; return the record's size."""
+        """Put a record at the end of its lane: the records that are processed in order (see
+        WorkQueue). Return the record's size. A record that is alone in its lane, or has no lane, is
+        ready at once.
+        """
         lanes = partition.lanes
         failure: Exception | None = None
         try:
@@ -391,7 +404,9 @@ class WorkQueue:
     # -- processing ------------------------------------------------------------------------------
 
     def start_next(self) -> Work | None:
-        """Start the record that has been ready for longest, and return it; None without one."""
+        """Start the record that has been ready for longest, and return it. Drop ready records of
+        closed partitions. Return None without a ready record, and after `close_all()`.
+        """
         if self.is_closed:
             return None
         ready = self._ready
@@ -406,7 +421,10 @@ class WorkQueue:
         return None
 
     def finish(self, work: Work) -> None:
-        """Finish a running record, and make the next record of its lane ready."""
+        """Finish a running record, and make the next record of its lane ready (the records with the
+        same key or of the same partition, which are processed in order). Raises IllegalStateError
+        if the record is not running.
+        """
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.FINISHED
@@ -426,7 +444,9 @@ class WorkQueue:
             self._advance(work._partition, work._lane)
 
     def _advance(self, partition: PartitionWork, lane: Hashable) -> None:
-        """Remove the first record of a lane, and make the next record ready."""
+        """Remove the first record of a lane (records that are processed in order, see WorkQueue),
+        and make the next record of the lane ready.
+        """
         queued = partition.lanes[lane]
         if isinstance(queued, Work) or len(queued) == 1:
             del partition.lanes[lane]
@@ -435,7 +455,11 @@ class WorkQueue:
             self._ready.append(queued[0])
 
     def release(self, work: Work) -> None:
-        """Put a running record back at the front of the queue, if its partition is assigned."""
+        """Put a running record back at the front of the queue.
+
+        The record is removed instead if its partition was dropped or the record was truncated. If
+        the partition is closed, the record stays unfinished and is not started again.
+        """
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.QUEUED
@@ -444,12 +468,16 @@ class WorkQueue:
             self._free_lane_after_revoke(work)
         elif work._is_truncated:
             self._end_work(work)
-        # Put the record at the front: it was started before the ready records, and blocks its lane.
+        # Put the record at the front: it was started before the ready records, and the later
+        # records of its key or partition wait for it.
         elif not partition.is_closed:
             self._ready.appendleft(work)
 
     def _free_lane_after_revoke(self, work: Work) -> None:
-        """Free the lane of a work whose partition was dropped while it was running."""
+        """After the end of a work that was still running when its partition was dropped: if the
+        partition was assigned again, make the next record of the work's lane ready (the records
+        that are processed in order, see WorkQueue).
+        """
         tp = work._partition.tp
         lanes = self._running_after_revoke.get(tp, {})
         if lanes.get(work._lane) is not work:
@@ -478,20 +506,24 @@ class WorkQueue:
             partition.idle.set()
 
     def store_commit(self, partition: PartitionWork, offset: int, truncations: int) -> None:
-        """Store the offset that was committed for a partition. `truncations`: number of truncations
-        of the log before the commit.
+        """Store the offset that was committed for a partition.
+
+        `truncations`: number of truncations of the log before the commit. If there are more now,
+        the committed offset is unknown, so that the next commit is sent in any case.
         """
-        # If the log was truncated during the commit, the log may end before `offset`.
+        # If the log was truncated during the commit, the new log may end before `offset`.
         partition.committed = offset if len(partition.truncations) == truncations else _UNKNOWN
 
     # -- revocation ------------------------------------------------------------------------------
 
     def close_all(self) -> None:
-        """Start no more records of any partition."""
+        """Make `start_next()` return no more records."""
         self.is_closed = True
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
-        """Start no more records of these partitions; running records may finish."""
+        """Make `start_next()` return no more records of these partitions; running records may
+        finish. Return the PartitionWorks of those partitions that have one.
+        """
         tps = list(tps)
         self.delayed.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
@@ -508,8 +540,10 @@ class WorkQueue:
                 self._partitions[tp].is_lost = True
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop these partitions and their records. Running records only free their lanes when they
-        end.
+        """Remove these partitions and their queued records.
+
+        If a partition is assigned again while a handler still processes one of its records, the
+        next record of the same lane (see WorkQueue) waits for the end of that handler.
         """
         tps = list(tps)
         self.delayed.drop(tps)
@@ -520,8 +554,8 @@ class WorkQueue:
         for partition in dropped:
             partition.is_closed = True
             partition.is_current = False
-            # Do not count works that `async for` has returned, but whose block was not entered: the
-            # application may never enter the block.
+            # Do not count works that `async for` has returned, but whose `async with` block was not
+            # entered: the application may never enter the block.
             self._discount_runs(partition, partition.running - partition.opened)
             self._keep_running_lanes(partition)
             partition.lanes.clear()
@@ -531,9 +565,12 @@ class WorkQueue:
             self._ready = deque(work for work in self._ready if work._partition.is_current)
 
     def _keep_running_lanes(self, partition: PartitionWork) -> None:
-        """Store the lanes of records that are still being processed, until they end."""
+        """Store the lanes (see WorkQueue) of records that are still being processed, until the
+        processing of these records ends.
+        """
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
-            # A work whose block was not entered blocks no lane.
+            # If the `async with` block of a work was not entered, later records need not wait for
+            # the work.
             if work.is_open and work._state is WorkState.RUNNING:
                 self._running_after_revoke.setdefault(partition.tp, {})[lane] = work

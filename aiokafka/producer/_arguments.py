@@ -33,12 +33,12 @@ __all__ = [
 Headers = Sequence[tuple[str, "bytes | None"]]
 
 _LAST_TIMESTAMP = 2**63 - 2
-"""The largest timestamp of a record. The distance of 2**63 - 1 to -1, which means "no timestamp",
-could not be encoded in a batch."""
+"""The largest timestamp of a record. A batch has differences of timestamps, and -1 means "no
+timestamp": the difference between 2**63 - 1 and -1 does not fit into 64 bits."""
 
 _MOST_FRAMING = HEADER_SIZE + 21
-"""The bytes of a batch header, and the at most 21 bytes for the lengths, timestamp and offset of a
-record. aiokafka has the same limit."""
+"""The bytes of a batch header, and 21 bytes, the largest size of the lengths, timestamp and offset
+of a record. aiokafka 0.14 calculates with the same number."""
 
 
 # -- Fields
@@ -47,7 +47,7 @@ record. aiokafka has the same limit."""
 def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None:
     """Return `value` as bytes; raise TypeError if it is not None, bytes, bytearray or memoryview.
 
-    With `is_serialized` the error names the serializer, which has returned `value`.
+    `is_serialized`: whether a serializer has returned `value`, for the text of the error.
     """
     if value is None or type(value) is bytes:
         return value
@@ -66,7 +66,7 @@ def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None
 def as_headers(headers: Iterable[Any] | None) -> Headers:
     """Return the headers as pairs of name and bytes; `headers` may be any iterable of pairs.
 
-    Raises TypeError for anything else, WrongArgument for a name that cannot be encoded.
+    Raises TypeError for anything else, WrongArgument for a name that cannot be encoded in UTF-8.
     """
     if not headers:
         return ()
@@ -186,9 +186,11 @@ def checked_record(
     headers: Headers,
     config: ProducerConfig,
 ) -> OutgoingRecord:
-    """Check the arguments of `send`, with serialized key and value, and return them as a record.
+    """Return the arguments of `send`, with key and value after the serializers, as a record. A
+    timestamp of None is the present time.
 
-    Raises WrongArgument, TypeError, and MessageSizeTooLargeError.
+    Raises WrongArgument or TypeError for an invalid argument, MessageSizeTooLargeError if the
+    record exceeds `max_request_size`.
     """
     check_topic(topic)
     if value is None and key is None:
@@ -209,12 +211,15 @@ def checked_record(
 
 
 def check_batch(batch: BatchBuilder, topic: str, config: ProducerConfig) -> None:
-    """Raise IllegalStateError for a batch that was sent, WrongArgument for an empty batch,
-    MessageSizeTooLargeError for a batch that exceeds `max_request_size`."""
+    """Raise IllegalStateError for a batch that was sent, WrongArgument for an empty batch or a
+    batch for another topic, MessageSizeTooLargeError for a batch that exceeds `max_request_size`.
+    """
     if batch.is_sent:
         raise IllegalStateError("the batch was sent already")
     if not batch.record_count():
         raise WrongArgument("the batch is empty")
+    if batch.topic is not None and batch.topic != topic:
+        raise WrongArgument(f"topic: the batch was created for {batch.topic!r}, not for {topic!r}")
     if batch.size() > config.max_request_size:
         raise MessageSizeTooLargeError(
             f"topic {topic!r}: a batch of {batch.size()} bytes does not fit into "

@@ -41,9 +41,9 @@ class ProducerHealthMonitor:
     """Determines and logs the state of a producer.
 
     Owns: the phase of the producer (new, running, closing, closed), the last state, and the error
-    that ended the producer. After a change that may affect the state, other objects call `look()`,
-    so that the new state is logged once, with its time. `health()` also calls `look()`, because
-    some states follow from elapsed time alone.
+    that ended the producer. After a change that may affect the state, other objects call `look()`:
+    it logs a new state, and stores the time of the change. `health()` also calls `look()`, because
+    time alone may change the state.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class ProducerHealthMonitor:
         client.waits.follow(log, self._waits, self._look_later)
 
     def enter(self, phase: ProducerState | None) -> None:
-        """Enter another phase of the producer. `phase` is the state, except None for a running
-        producer, whose state varies."""
+        """Set the phase of the producer: the state NEW, CLOSING or CLOSED; or None for a running
+        producer, whose state is determined by `look()`."""
         self._phase = phase
         self.look()
 
@@ -79,8 +79,9 @@ class ProducerHealthMonitor:
             self._failure = (self._states.since, self._end())
 
     def _look_later(self) -> bool:
-        """Call `look()`, except at the beginning of an outage, when the broker may only be slow.
-        Return whether the current state, which is logged, explains why calls wait."""
+        """Call `look()`, unless there is an outage shorter than `LASTING` seconds: the broker may
+        only be slow. Return whether the state is in `_ALARMING`: then its log message explains why
+        calls wait, so `Waits` logs no messages about them."""
         now = self._loop.time()
         outage = self._outage(now) if self._phase is None else None
         if outage is None or now - outage.since >= LASTING:
@@ -119,6 +120,7 @@ class ProducerHealthMonitor:
             unreachable=tuple(silent),
             changes=state_changes(self._states, now),
             stalled=stalled_waits(stalls, now),
+            defaults=self._client.config.applied_defaults,
         )
 
     def _judge(self, now: float) -> StateReason:
@@ -187,14 +189,15 @@ class ProducerHealthMonitor:
         """Return the loop time from which a batch counts as waiting for delivery."""
         since: float = batch.created + self._completion.config.linger
         if batch.error is None and self._completion.delivered_at is not None:
-            # Other batches were delivered, so this batch may only be queued behind them.
+            # Other batches were delivered after this batch was created, so it may only have been
+            # queued behind them.
             since = max(since, self._completion.delivered_at)
         return since
 
     def _refusals(self, now: float) -> list[Outage]:
         """Return an Outage for each type of error that prevents delivery although brokers respond.
-        Return [] if any partition has no error, has waited for less than `LASTING`, or if other
-        batches were delivered since."""
+        Return [] unless, for each partition with batches, the oldest batch has an error, has waited
+        for `LASTING` seconds, and no batch was delivered since."""
         groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
             since = self._waits_since(batch)
@@ -211,7 +214,9 @@ class ProducerHealthMonitor:
         return refusals
 
     def _outage(self, now: float) -> Outage | None:
-        """Return the reason why no batch can be delivered; None without such a reason."""
+        """Return the outage because of which no batch can be delivered; None if a batch may be
+        delivered. In this order: all brokers with batches or requests have an outage; all
+        partitions have errors; no broker has responded since metadata requests fail."""
         busy = [node.health for node in self._nodes.values() if node.is_busy]
         outages = [health.outage(now) for health in busy]
         found = [outage for outage in outages if outage is not None]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aiokafka._guard import Guard
-from aiokafka._log import SubjectLog
+from aiokafka._log import Guard, SubjectLog
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.metrics import NullProducerMetricsCollector, ProducerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
@@ -46,6 +46,14 @@ class TopicCounts:
         self.errors = 0
         """Records that have failed."""
 
+    def absorb(self, other: TopicCounts) -> None:
+        """Add the counts of `other`."""
+        self.records += other.records
+        self.size += other.size
+        self.batches += other.batches
+        self.retries += other.retries
+        self.errors += other.errors
+
 
 class MemoryWait:
     """The seconds for which a call has waited for memory."""
@@ -59,21 +67,22 @@ class MemoryWait:
 class ProducerMeter:
     """Counts batches and calls, and calls the application's collector.
 
-    Owns every count, and the time at which each batch was last sent or requeued. The methods run
-    for batches and calls, not for records, which would cost throughput.
+    Owns every count, and the time at which each batch was last sent or requeued. No method runs for
+    a single record, because that would reduce the throughput.
     """
 
     def __init__(self, log: SubjectLog, collector: ProducerMetricsCollector | None) -> None:
-        """A `collector` of ProducerMetricsCollector or NullProducerMetricsCollector itself is not
-        called."""
+        """Does not call a `collector` whose class is ProducerMetricsCollector or
+        NullProducerMetricsCollector itself: its methods do nothing."""
         self.collector = None if type(collector) in _NULL_COLLECTORS else collector
         """The application's collector; None without one, or if all its methods do nothing."""
         self._guard = Guard(log, "the metrics collector")
         self._loop = asyncio.get_running_loop()
         self._sent_at: dict[ProducerBatch, float] = {}
         self._back_at: dict[ProducerBatch, float] = {}
-        self.all = TopicCounts()
-        self.topics: dict[str, TopicCounts] = {}
+        self._forgotten = TopicCounts()
+        """The sum of the counts of forgotten topics."""
+        self.topics: defaultdict[str, TopicCounts] = defaultdict(TopicCounts)
         self.splits = 0
         self.uncompressed = 0
         """Bytes of the batches in requests, before compression."""
@@ -91,20 +100,30 @@ class ProducerMeter:
         self.txn_seconds = dict.fromkeys(("init", "begin", "send_offsets", "commit", "abort"), 0.0)
         """Seconds spent in transaction calls, by name of the call."""
 
+    @property
+    def all(self) -> TopicCounts:
+        """The counts of all topics, including forgotten topics."""
+        total = TopicCounts()
+        for counts in (self._forgotten, *self.topics.values()):
+            total.absorb(counts)
+        return total
+
     # -- batches
 
-    def dispatched(self, batches: Batches) -> None:
-        """Count the batches of a request."""
-        now = self._loop.time()
+    def dispatched(self, batches: Batches, now: float) -> None:
+        """Count the batches of a request, which is sent at `now` (loop time)."""
         for _, batch in batches:
             builder = batch.builder
             size = builder.compressed_size
             topic = batch.partition.topic
-            for counts in (self.all, self.topics.get(topic) or self._topic(topic)):
-                counts.batches += 1
-                counts.records += builder.record_count
-                counts.size += size
-            waited = now - self._back_at.pop(batch, batch.created)
+            counts = self.topics[topic]
+            counts.batches += 1
+            counts.records += builder.record_count
+            counts.size += size
+            since = batch.created
+            if self._back_at:
+                since = self._back_at.pop(batch, since)
+            waited = now - since
             self.queue_time.observe(waited * 1000)
             self.batch_size.observe(size)
             self.uncompressed += builder.size
@@ -120,21 +139,16 @@ class ProducerMeter:
                     attempt=batch.attempts,
                 )
 
-    def _topic(self, topic: str) -> TopicCounts:
-        counts = self.topics[topic] = TopicCounts()
-        return counts
-
-    def responded(self, sent_at: float, throttle_time_ms: int) -> None:
-        """Observe latency and throttle time of a request sent at `sent_at` (loop time)."""
-        self.request_latency.observe((self._loop.time() - sent_at) * 1000)
+    def responded(self, latency: float, throttle_time_ms: int) -> None:
+        """Observe the latency of a request in seconds, and its throttle time."""
+        self.request_latency.observe(latency * 1000)
         self.throttle_time.observe(throttle_time_ms)
 
     def returned(self, batch: ProducerBatch) -> None:
         """Count a batch that was requeued for a retry."""
         self._sent_at.pop(batch, None)
         self._back_at[batch] = self._loop.time()
-        for counts in self._counts(batch):
-            counts.retries += batch.record_count
+        self.topics[batch.partition.topic].retries += batch.record_count
 
     def split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Count a split batch. If the batch was sent before, its `parts` count as requeued now."""
@@ -161,8 +175,7 @@ class ProducerMeter:
     def failed(self, batch: ProducerBatch, error: BaseException) -> None:
         """Count a batch whose futures have failed, and report it to the collector."""
         self.forget(batch)
-        for counts in self._counts(batch):
-            counts.errors += batch.record_count
+        self.topics[batch.partition.topic].errors += batch.record_count
         if self.collector is not None:
             self._guard.call(
                 self.collector.on_batch_failed,
@@ -173,10 +186,6 @@ class ProducerMeter:
                 batch_age_seconds=self._loop.time() - batch.created,
             )
 
-    def _counts(self, batch: ProducerBatch) -> tuple[TopicCounts, TopicCounts]:
-        topic = batch.partition.topic
-        return self.all, self.topics.get(topic) or self._topic(topic)
-
     def forget(self, batch: ProducerBatch) -> None:
         """Forget the times of a batch that is not sent again."""
         self._sent_at.pop(batch, None)
@@ -184,7 +193,9 @@ class ProducerMeter:
 
     def forget_topic(self, topic: str) -> None:
         """Forget the counts of a topic, without changing the totals."""
-        self.topics.pop(topic, None)
+        counts = self.topics.pop(topic, None)
+        if counts is not None:
+            self._forgotten.absorb(counts)
 
     # -- calls
 
@@ -197,21 +208,17 @@ class ProducerMeter:
         finally:
             self.flush_seconds += self._loop.time() - began_at
 
-    @contextmanager
-    def transacting(self, call: str) -> Iterator[None]:
-        """Add the duration of the block to the time of the transaction call `call`."""
-        began_at = self._loop.time()
-        try:
-            yield
-        finally:
-            self.txn_seconds[call] += self._loop.time() - began_at
+    def transacted(self, call: str, seconds: float) -> None:
+        """Add the duration of a call to the time of the transaction call `call`."""
+        self.txn_seconds[call] += seconds
 
     # -- memory
 
     @contextmanager
     def waiting_for_memory(self, topic: str, partition: int | None) -> Iterator[MemoryWait]:
         """Add the duration of the block to the time of waits for memory. If the block raises,
-        report the wait to the collector."""
+        report the wait to the collector; otherwise the producer does that later, in one call of
+        `buffer_waited` for all waits of the record."""
         wait = MemoryWait()
         began_at = self._loop.time()
         self.waiting += 1

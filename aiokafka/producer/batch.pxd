@@ -17,6 +17,10 @@ cdef list _NOTHING
 cdef list _NO_CONTEXTS
 
 cdef int64_t _OVERHEAD
+cdef int _BATCH_OPEN
+cdef int _BATCH_IN_FLIGHT
+cdef int _BATCH_ABANDONED
+cdef tuple _NEXT_STATES
 
 
 @cython.final
@@ -137,6 +141,20 @@ cdef class ProducerBatch:
     cdef readonly object user_future
     cdef readonly int64_t user_timestamp
     cdef readonly BatchOutcome outcome
+
+    @cython.locals(allowed=int)
+    cpdef object transition(self, int state)
+
+    cpdef object begin_attempt(self)
+
+    cpdef object reserve(self, int64_t size)
+
+    @cython.locals(held=int64_t)
+    cpdef int64_t release(self) except? -1
+
+    cpdef object succeed(
+        self, int64_t base_offset, int64_t log_append_time, object log_start_offset
+    )
 
     @cython.locals(size=Py_ssize_t)
     cpdef object add(

@@ -16,6 +16,7 @@ from aiokafka.errors import (
     InvalidRecord,
     InvalidTimestampError,
     KafkaConnectionError,
+    KafkaError,
     KafkaProtocolError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
@@ -51,27 +52,29 @@ __all__ = [
 
 
 _MARGIN = 1.05
-"""Factor by which a batch may compress worse than earlier batches without exceeding the limit."""
+"""A batch may compress this factor worse than earlier batches, and still not exceed the limit."""
 
 _MOST_GROWTH = 16
-"""The largest size of a batch before compression, in multiples of `max_batch_size`."""
+"""The largest size of a full batch before compression, in multiples of its limit after
+compression (`max_batch_size`, or less after a broker has refused a larger batch)."""
 
 _PREVIOUS_WEIGHT = 0.8
-"""Weight of the previous estimate of the compression ratio when a batch compresses better."""
+"""Weight of the previous estimate of the compression ratio in the new estimate, if a batch has
+compressed better than estimated."""
 
 _LARGEST = 1_000_000
-"""Bytes up to which a batch grows while other batches of its partition are queued before it. The
-default of `max.message.bytes` is 1,048,588."""
+"""Bytes up to which a batch grows while other batches of its partition are queued before it: less
+than the default of `max.message.bytes`, 1,048,588."""
 
 _LARGEST_COMPRESSED = 262_144
 """`_LARGEST` for compressed batches: compressing a batch blocks the event loop."""
 
 _BUFFER_SHARE = 16
-"""A batch grows to at most this fraction (1/16) of `buffer_memory`: batches of other partitions
-need memory while the batch is in flight."""
+"""A batch grows to 1/16 of `buffer_memory` at most: batches of other partitions need memory, too,
+while the batch is in flight."""
 
 _LIMIT_LIFETIME = 600.0
-"""Seconds for which the limit learnt from a refused batch applies. Then batches have the configured
+"""Seconds for which the size limit after a refused batch applies. Then batches have the configured
 size again, because the topic's limit may have been raised."""
 
 
@@ -96,7 +99,8 @@ class BatchSizing:
         self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """Return an empty builder. A full batch has about `limit` bytes after compression."""
+        """Return an empty builder, whose full batch has about `self.limit` bytes after compression,
+        according to the compression ratio of earlier batches."""
         if self._refused_at and self._clock() - self._refused_at > _LIMIT_LIFETIME:
             self._full = self._most
             self._may_grow = True
@@ -112,7 +116,8 @@ class BatchSizing:
         """Bytes before compression up to which a batch may grow while other batches of its
         partition are queued before it.
 
-        0 if `max_batch_size` was set, or after a broker refused a batch as too large.
+        0 = batches do not grow: `max_batch_size` was set, or a broker has refused a batch as too
+        large in the last 10 minutes.
         """
         return self._largest if self._may_grow else 0
 
@@ -122,7 +127,7 @@ class BatchSizing:
         return self._full
 
     def builder(self, limit: int) -> RecordBatchBuilder:
-        """Return an empty builder for `limit` bytes before compression."""
+        """Return an empty builder for a batch of `limit` bytes before compression."""
         return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
 
     def learn(self, size: int, compressed_size: int) -> None:
@@ -131,14 +136,15 @@ class BatchSizing:
             return  # a batch of a few records compresses worse than a full batch
         ratio = compressed_size / size
         if ratio > self._ratio:
-            # Adopt a worse ratio at once, because brokers refuse a batch that is too large. A batch
-            # that is too small only costs some throughput.
+            # Use a worse ratio at once: with the old ratio the next batches might be too large, and
+            # brokers would refuse them. Batches that are too small only cost some throughput.
             self._ratio = ratio
         else:
             self._ratio = self._ratio * _PREVIOUS_WEIGHT + ratio * (1 - _PREVIOUS_WEIGHT)
 
     def refuse(self, size: int) -> None:
-        """Lower the limit: a broker refused a batch of `size` compressed bytes (KIP-126)."""
+        """Lower the limit to half of `size` at most: a broker has refused a batch of `size`
+        compressed bytes (KIP-126). For 10 minutes, batches do not grow beyond the limit."""
         self._ratio = 1.0
         self._may_grow = False
         self._full = max(1, min(self._full, size // 2))
@@ -170,12 +176,14 @@ _NOT_SETTABLE = "the outcome of a record is the producer's to give, not a progra
 class BatchOutcome:
     """The outcome of a batch, from which the futures of its records read their results.
 
-    Futures outlive the batch and its bytes, so they refer to this object and not to the batch.
-    Owns: the timestamps of the records, the futures with a waiting task or a callback (`_waiting`),
-    and the numbers of the futures that were garbage-collected (`_dropped`). The outcome holds no
-    reference to other futures, so a future that the program does not keep is freed at once. With
-    interceptors the outcome has the records until it is known (`_records`), and the contexts of
-    their sends. The lists are created on first use, because many batches have a single record.
+    Futures outlive the batch and its bytes, so they refer to this object and not to the batch. The
+    outcome has no references to futures that nobody awaits, so a future that the program does not
+    keep is freed at once. The lists are created on first use, because many batches have a single
+    record.
+
+    Owns: the timestamps of the records; the futures with a waiting task or a callback (`_waiting`);
+    the numbers of the futures that were garbage-collected (`_dropped`); with interceptors, the
+    records (`_records`) and the context of each `send`, until the outcome is known.
     """
 
     def __init__(self, partition: TopicPartition, loop: AbstractEventLoop) -> None:
@@ -220,15 +228,15 @@ class BatchOutcome:
         return future
 
     def adopt(self, timestamp: int) -> None:
-        """Add a record during a split, without a new future: `divide` assigns the existing
-        future."""
+        """Add a record of a split batch, without a new future: `divide` moves the existing future
+        here."""
         self.timestamps.append(timestamp)
 
     def divide(self, firsts: Sequence[int], parts: Sequence[BatchOutcome]) -> None:
         """Move the records to the outcomes `parts`: the n-th part begins with record number
         `firsts[n]`.
 
-        Futures in `_waiting` are moved here; any other future looks up its part when it is used.
+        Moves the futures in `_waiting`. Any other future looks up its part when it is used.
         """
         self._firsts = list(firsts)
         self._parts = list(parts)
@@ -257,8 +265,8 @@ class BatchOutcome:
         self._waiting[number] = future
 
     def note_dropped(self, number: int) -> None:
-        """Record that the pending future of record `number` was garbage-collected, so that `fail`
-        logs the error that no program can retrieve."""
+        """Record that the pending future of record `number` was garbage-collected. If the batch
+        fails, `fail` logs the error, because no program can retrieve it."""
         if self._dropped is None:
             self._dropped = []
         self._dropped.append(number)
@@ -266,17 +274,17 @@ class BatchOutcome:
     def observe(
         self, number: int, record: Any, observer: Callable[[Any, Any, Any], object]
     ) -> None:
-        """Call `observer(record, metadata, error)`, in the context of this call, when the batch has
-        an outcome."""
+        """Call `observer(record, metadata, error)` for record `number`, in the context of this
+        call, when the batch has an outcome."""
         if self._records is None:
             self._records = []
             self._contexts = []
             self._observer = observer
         while len(self._records) < number:
-            # The previous records are without an observer.
+            # The records before this one have no observer.
             self._records.append(None)
             self._contexts.append(None)
-        context = copy_context()
+        context = _cpython.copy_context()
         # Records that are sent in the same context share a copy of it.
         if self._contexts and self._contexts[-1] == context:
             context = self._contexts[-1]
@@ -321,7 +329,8 @@ class BatchOutcome:
     def _settle(self, state: int) -> None:
         self.state = state
         self._topic, self._number = self.partition
-        # Before the tasks that wait: `on_acknowledgement` is called before `send_and_wait` returns.
+        # Schedule the observer before the waiting tasks: interceptors get `on_acknowledgement`
+        # before `send_and_wait` returns.
         if self._records is not None:
             self.loop.call_soon(self._report)
         if self._waiting is not None:
@@ -399,11 +408,11 @@ class BatchOutcome:
 class RecordFuture:
     """The future of one record; programs can use it as an asyncio.Future.
 
-    The future holds a record number and the outcome of the batch, and loads its result on first
-    use: programs never read most futures, or read them after all records are delivered. The first
-    `await` of a pending future creates an asyncio.Future (`_twin`), because tasks wait for an
-    asyncio.Future faster than for any other awaitable. From then on the twin has the state of the
-    future. Callbacks need no twin.
+    The future has a record number and the outcome of the batch, and loads its result on first use:
+    programs read most futures never, or after all records are delivered. The first `await` of a
+    pending future creates an asyncio.Future (`_twin`), because tasks wait for an asyncio.Future
+    faster than for any other awaitable. From then on the state of the future is that of the twin.
+    Callbacks need no twin.
 
     `isinstance(future, asyncio.Future)` is true because of `__class__`, as for proxies and mocks.
     asyncio itself uses only the methods of futures.
@@ -416,7 +425,7 @@ class RecordFuture:
         self._number = number
         self._state = _PENDING
         self._value: Any = None
-        """The result, the exception, or the message of the cancellation, according to `_state`."""
+        """The result, the exception, or the message of `cancel`, depending on `_state`."""
         self._fn: Callable[[Any], object] | None = None
         self._context: Context | None = None
         self._more: list[tuple[Callable[[Any], object], Context]] | None = None
@@ -431,7 +440,7 @@ class RecordFuture:
         return Future
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # A program that sets an attribute may create a reference cycle, so the garbage collector
+        # The attribute may make this future part of a reference cycle, so the garbage collector
         # must track the future from now on.
         _cpython.set_tracked(self, name, value)
 
@@ -551,7 +560,7 @@ class RecordFuture:
 
     def observe(self, record: Any, observer: Callable[[Any, Any, Any], object]) -> None:
         """Call `observer(record, metadata, error)`, in the context of this call, when the record is
-        written or has failed, whether this future is kept or not."""
+        written or has failed, even if this future was garbage-collected before."""
         outcome = self._current_outcome()
         outcome.observe(self._number, record, observer)
 
@@ -597,7 +606,8 @@ class RecordFuture:
             return 0
         entries = [(self._fn, self._context), *(self._more or ())]
         left: list[Any] = [entry for entry in entries if entry[0] != fn]
-        # This future may be in `BatchOutcome._waiting`, and stays there with an empty callback.
+        # If no callback is left, keep an empty one: this future may be in `BatchOutcome._waiting`,
+        # and stays there.
         self._fn, self._context = left[0] if left else (_call_nothing, copy_context())
         self._more = left[1:]
         return len(entries) - len(left)
@@ -624,7 +634,8 @@ class RecordFuture:
         self._call_back()
 
     def _on_twin_done(self, _: Future[Any]) -> None:
-        # Cancelling a task that awaits this future cancels the twin, without a call of `cancel`.
+        # If a task that awaits this future is cancelled, asyncio cancels the twin without a call of
+        # `cancel`, so this callback of the twin runs the callbacks.
         self._call_back()
 
     def _call_back(self) -> None:
@@ -718,9 +729,9 @@ _OVERHEAD = RECORD_OVERHEAD  # a C integer in the compiled module
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
-# After these errors the batch may have been written: there was no response, or the response leaves
-# the outcome open. (REFUSALS: if re-authentication fails, the connection closes with its in-flight
-# requests.)
+# After these errors the batch may have been written: there was no response, or the response does
+# not show whether it was written. (REFUSALS: if re-authentication fails, the connection closes, and
+# its in-flight requests get no response.)
 _OPEN_OUTCOME = (
     KafkaConnectionError,
     KafkaProtocolError,
@@ -730,7 +741,8 @@ _OPEN_OUTCOME = (
     *REFUSALS,
 )
 
-# A leader refuses a batch with these errors at every attempt, so no earlier attempt succeeded.
+# A leader refuses a batch with one of these errors at each attempt, so no earlier attempt of the
+# same batch has succeeded.
 _ALWAYS_REFUSED = (*TOO_LARGE, InvalidRecord, InvalidTimestampError)
 
 _new_tuple: Callable[..., Any] = tuple.__new__
@@ -751,7 +763,8 @@ class BatchState(IntEnum):
     IN_FLIGHT = 2
     """The batch is part of a request without a response."""
     ABANDONED = 3
-    """The batch timed out in flight: its futures have failed, but the request has no response."""
+    """The batch timed out in flight: its futures have failed, but its request has no response
+    yet."""
     SETTLED = 4
     """The batch is complete: written, failed, or split into parts."""
 
@@ -764,18 +777,24 @@ _TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
     BatchState.SETTLED: frozenset(),
 }
 
+# C integers in the compiled module, where members of an IntEnum would be compared as objects: the
+# states, and `_TRANSITIONS` as one bit for each allowed next state.
+_BATCH_OPEN = int(BatchState.OPEN)
+_BATCH_IN_FLIGHT = int(BatchState.IN_FLIGHT)
+_BATCH_ABANDONED = int(BatchState.ABANDONED)
+_NEXT_STATES = tuple(sum(1 << after for after in _TRANSITIONS[state]) for state in BatchState)
+
 
 class ProducerBatch:
     """Records of one partition that are sent together.
 
-    Owns every field; only methods of this class change them. The builder has the bytes, and the
-    outcome serves the futures of the records that came from `send`. A batch that the user filled
-    has one more future, for all of the user's records.
+    Owns every field; only methods of this class change them. The builder has the bytes. The outcome
+    has the results for the futures of records that `send` has added. A batch that the user filled
+    (`send_batch`) has one more future, for all of the user's records.
 
-    These methods of `PartitionQueue` change the state: `seal` (the batch is full, lingered, or
-    flushed), `take` (the batch is added to a request), `requeue` (the request failed, and the batch
-    is retried). In `BatchCompletion` a response, a split, or the delivery timeout changes the
-    state.
+    The state is changed by these methods of `PartitionQueue`: `seal` (the batch is full, lingered,
+    or flushed), `take` (the batch is added to a request), `requeue` (the request failed, and the
+    batch is retried); and by `BatchCompletion`, after a response, a split, or the delivery timeout.
     """
 
     def __init__(
@@ -791,23 +810,23 @@ class ProducerBatch:
         self.builder = builder
         self.created = created
         self.deadline = deadline
-        self.state = BatchState.OPEN
+        self.state = _BATCH_OPEN
         self.reserved = 0
         """Bytes of buffer memory that the batch holds."""
         self.attempts = 0
         """The number of requests that contained the batch."""
         self.has_grown = False
-        """Whether the batch has exceeded its first size limit, and grows only because other batches
-        of the partition are queued before this batch. Such a batch does not linger."""
+        """Whether the size limit was raised, because other batches of the partition are queued
+        before this batch. Such a batch does not linger."""
         self.is_doubtful = False
         """Whether the batch is a part of a split batch that may have been written: see
         `split_batch`."""
         self.is_unconfirmed = False
-        """Whether an earlier request with the batch got no response, or a response that leaves open
-        whether the batch was written."""
+        """Whether an earlier request with the batch got no response, or a response that does not
+        show whether the batch was written."""
         self.goes_alone = False
-        """Whether no other batch of the partition may be in flight together with this batch,
-        because this batch is retried or doubtful."""
+        """Whether this batch is sent only while no other batch of the partition is in flight,
+        because it is retried or doubtful."""
         self.error: BaseException | None = None
         """The error of the last attempt, or the reason why the batch cannot be sent."""
         self.producer_id = -1
@@ -838,22 +857,50 @@ class ProducerBatch:
     @property
     def is_done(self) -> bool:
         """Whether the futures have a result or an exception."""
-        return self.state >= BatchState.ABANDONED
+        return self.state >= _BATCH_ABANDONED
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the batch may wait for more records."""
+        return self.state == _BATCH_OPEN and not self.has_grown
 
     def may_be_written(self, error: BaseException) -> bool:
         """Return whether the batch, which failed with `error`, may be in the log.
 
-        True if the batch timed out in flight, or if the outcome of an earlier request is unknown
-        and `error` leaves it unknown.
+        True if the batch timed out in flight; or if the outcome of an earlier request is unknown,
+        and `error` does not prove that the batch was not written.
         """
         return self.is_done or (self.is_unconfirmed and not isinstance(error, _ALWAYS_REFUSED))
 
+    def fail_as(
+        self, make_error: Callable[[int], BaseException], last_error: BaseException | None
+    ) -> None:
+        """Fail the futures as `fail` does, with errors that say whether the records may have been
+        written.
+
+        `last_error` is the error of the attempt that has just ended; None if no attempt has ended,
+        because the batch waits or is still in flight.
+        """
+        may_be_written = self.state == BatchState.ABANDONED or isinstance(last_error, _OPEN_OUTCOME)
+        if self.is_unconfirmed or self.is_doubtful:
+            # A too large batch may have been written before the size limit was lowered.
+            may_be_written |= not isinstance(last_error, (InvalidRecord, InvalidTimestampError))
+
+        def make_marked(index: int) -> BaseException:
+            error = make_error(index)
+            if isinstance(error, KafkaError):
+                error.may_have_been_written = may_be_written
+            return error
+
+        self.fail(make_marked)
+
     # -- state
 
-    def transition(self, state: BatchState) -> None:
+    def transition(self, state: int) -> None:
         """Enter `state`. Raises RuntimeError if `_TRANSITIONS` does not allow it."""
-        if state not in _TRANSITIONS[self.state]:
-            raise RuntimeError(f"{self!r} cannot become {state.name}")
+        allowed = _NEXT_STATES[self.state]
+        if not allowed >> state & 1:
+            raise RuntimeError(f"{self!r} cannot become {BatchState(state).name}")
         self.state = state
 
     def grow(self, size_limit: int) -> None:
@@ -863,7 +910,7 @@ class ProducerBatch:
 
     def begin_attempt(self) -> None:
         """Enter IN_FLIGHT, and count the attempt."""
-        self.transition(BatchState.IN_FLIGHT)
+        self.transition(_BATCH_IN_FLIGHT)
         self.attempts += 1
 
     def fail_attempt(self, error: BaseException) -> None:
@@ -875,8 +922,8 @@ class ProducerBatch:
         self.transition(BatchState.SEALED)
 
     def mark_appended(self) -> None:
-        """Record that a leader wrote the batch, but lost its leadership before the other replicas
-        had the batch: the next leader may lack the batch.
+        """Record that a leader wrote the batch, but was replaced before the other replicas had it:
+        the next leader may or may not have the batch.
         """
         self.is_unconfirmed = True
 
@@ -890,8 +937,13 @@ class ProducerBatch:
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
 
+    def has_identity(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether the batch has a sequence number of this producer id and epoch."""
+        return self.producer_id == producer_id and self.producer_epoch == producer_epoch
+
     def clear_sequence(self) -> None:
-        """Clear the sequence number: the batch gets a new number under another epoch."""
+        """Clear the sequence number: the batch gets a new number when it is sent with another
+        epoch."""
         self.base_sequence = NO_SEQUENCE
 
     def reserve(self, size: int) -> None:
@@ -945,9 +997,8 @@ class ProducerBatch:
         # (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unconfirmed)
         part.is_unconfirmed = self.is_unconfirmed
-        # Parts that are not doubtful are unknown to every broker, so several parts may be in flight
-        # together. Sent one at a time, the parts of a large batch might exceed the delivery
-        # timeout.
+        # No broker knows parts that are not doubtful, so several may be in flight together. One at
+        # a time, the parts of a large batch might exceed the delivery timeout.
         part.goes_alone = part.is_doubtful
         part.error = self.error
         return part
@@ -1015,8 +1066,8 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     4. The leader refuses the first part for its sequence number: the log has this number in a
        batch with another last number.
 
-    Sent again under a new epoch, the records of this part would be written twice. So the doubtful
-    part fails, with an error that mentions that the part may have been written.
+    If this part were sent again with a new epoch, its records would be written twice. So the
+    doubtful part fails, with an error that mentions that the part may have been written.
     """
     timestamps = batch.outcome.timestamps
     if batch.record_count < 2 or not timestamps:

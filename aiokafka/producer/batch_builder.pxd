@@ -12,8 +12,10 @@ cdef class AppendedRecord:
 
 cdef class BatchBuilder:
     cdef RecordBatchBuilder _builder
+    cdef object _serializers
     cdef object _key_serializer
     cdef object _value_serializer
+    cdef readonly object topic
     cdef bint _is_closed
     cdef bint _is_sent
     cdef int64_t _first_timestamp

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import _clock
 from aiokafka._callbacks import refuse_awaitable
+from aiokafka._typing import later
 from aiokafka.producer._arguments import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.rows import RowSource
 
+if TYPE_CHECKING:
+    from aiokafka.producer._serialization import Serializers
+else:
+    Serializers = later("aiokafka.producer._serialization.Serializers")
+
 __all__ = ["AppendedRecord", "BatchBuilder"]
+
+_ADVICE = "append() cannot await: use `await batch.append_async(...)`"
 
 
 class AppendedRecord:
@@ -42,12 +50,15 @@ class BatchBuilder:
     def __init__(
         self,
         builder: RecordBatchBuilder,
-        key_serializer: Callable[[Any], bytes | None] | None = None,
-        value_serializer: Callable[[Any], bytes | None] | None = None,
+        serializers: Serializers | None = None,
+        topic: str | None = None,
     ) -> None:
         self._builder = builder
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        self._serializers = serializers
+        self._key_serializer = None if serializers is None else serializers.key
+        self._value_serializer = None if serializers is None else serializers.value
+        self.topic = topic
+        """The topic of the records, for serializers that take a context; None if it is open."""
         self._is_closed = False
         self._is_sent = False
         self._first_timestamp = -1
@@ -67,19 +78,64 @@ class BatchBuilder:
         batch. `timestamp` is in milliseconds since 1970, None for now; fractions are cut off. The
         producer's serializers are applied to `key` and `value`. `headers` are pairs of name and
         bytes, from any iterable. Raises TypeError if a serialized key or value, or the value of a
-        header, is not bytes or None, WrongArgument (a ValueError) for a timestamp that is negative
-        or too large.
+        header, is not bytes or None, or if a serializer returns an awaitable (use `append_async`);
+        WrongArgument (a ValueError) for a timestamp that is negative or too large.
         """
         if self._is_closed:
             return None
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-            if type(key) is not bytes and key is not None:
-                refuse_awaitable("key_serializer", key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
-            if type(value) is not bytes and value is not None:
-                refuse_awaitable("value_serializer", value)
+        to_key, to_value = self._key_serializer, self._value_serializer
+        if self._serializers is not None and self._serializers.takes_context:
+            headers = list(as_headers(headers)) if headers else []
+            to_key, to_value = self._serializers.functions(self.topic, headers)
+        part = "key"
+        try:
+            if to_key is not None:
+                key = to_key(key)
+                if type(key) is not bytes and key is not None:
+                    refuse_awaitable("key_serializer", key, _ADVICE)
+            part = "value"
+            if to_value is not None:
+                value = to_value(value)
+                if type(value) is not bytes and value is not None:
+                    refuse_awaitable("value_serializer", value, _ADVICE)
+        except Exception as error:
+            from aiokafka.producer._serialization import add_note
+
+            add_note(error, part, self.topic)
+            raise
+        return self._append(timestamp, key, value, headers)
+
+    async def append_async(
+        self,
+        *,
+        timestamp: float | None,
+        key: Any,
+        value: Any,
+        headers: Iterable[tuple[str, bytes | None]] | None = (),
+    ) -> AppendedRecord | None:
+        """Do the same as `append`, and await the serializers: each may return its result or an
+        awaitable.
+
+        Records of several calls at once are added in the order in which their serializers return.
+        If the call is cancelled, the record is not added.
+        """
+        if self.closed():
+            return None
+        if self._serializers is not None:
+            headers = list(as_headers(headers)) if headers else []
+            key, value = await self._serializers.serialize_async(self.topic, key, value, headers)
+            if self.closed():  # meanwhile
+                return None
+        return self._append(timestamp, key, value, headers)
+
+    def _append(
+        self,
+        timestamp: float | None,
+        key: Any,
+        value: Any,
+        headers: Iterable[tuple[str, bytes | None]] | None,
+    ) -> AppendedRecord | None:
+        """Check the arguments of `append`, after the serializers, and add the record."""
         if timestamp is not None:
             timestamp = as_timestamp(timestamp, "timestamp")
         if key is not None and type(key) is not bytes:
@@ -100,7 +156,7 @@ class BatchBuilder:
         before = builder.size
         offset = builder.append(stamp, key, value, headers)
         if offset < 0:
-            # Close the batch, because a later, smaller record could fit. It would overtake this
+            # Close the batch: otherwise a later, smaller record could fit, and would overtake this
             # record, which the program adds to its next batch.
             self._is_closed = True
             return None

@@ -1,4 +1,8 @@
-"""Complete batches: acknowledge, retry, split, time out, or fail them."""
+"""Complete batches: acknowledge, retry, split, time out, or fail them.
+
+The module is compiled if possible (batch_completion.pxd), because a lone `send_and_wait` completes
+a batch for one record.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
+    ProducerFenced,
     RequestTimedOutError,
     UnknownProducerId,
     for_code,
@@ -50,12 +55,14 @@ log = logging.getLogger("aiokafka.producer.producer")
 
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
 
+_WRITTEN_CODES = (0, DuplicateSequenceNumber.errno)
 _TOO_LARGE_CODES = tuple(error.errno for error in TOO_LARGE)
 _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
 _BAD_SEQUENCE = (*_GAPS, InvalidProducerEpoch.errno)
-# The codes in responses to records of a transaction that exceeded its timeout. (Brokers without
-# KAFKA-19690 respond to some of these records with INVALID_TXN_STATE.)
-_PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno)
+# Responses to records of a transaction that exceeded its timeout have one of these codes. (Brokers
+# without the fix KAFKA-19690 respond to some of these records with INVALID_TXN_STATE. Leaders of
+# Apache Kafka replace the coordinator's PRODUCER_FENCED by INVALID_PRODUCER_EPOCH.)
+_PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno, ProducerFenced.errno)
 
 
 class BatchCompletion:
@@ -83,8 +90,8 @@ class BatchCompletion:
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
         self.coordinator_wanted = asyncio.Event()
-        """Set when batches wait for the transaction coordinator, which has to add their partition,
-        or whose response shows the reason for a leader's error."""
+        """Set when a request to the transaction coordinator is needed: to add the partition of a
+        batch, or to find the reason for the error of a leader."""
         self.delivered_at: float | None = None
         """The loop time of the last acknowledgement."""
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
@@ -104,12 +111,12 @@ class BatchCompletion:
         return None if self.id_state is None else self.id_state.transaction
 
     def keep_error(self, failure: tuple[float, BaseException | None]) -> None:
-        """Set `last_error` to `failure` (loop time, error) if `failure` is later."""
+        """Set `last_error` to `failure` (loop time, error), unless `last_error` is newer."""
         self.last_error = max(self.last_error, failure, key=lambda one: one[0])
 
     def request_identity(self) -> None:
-        """Wake the task that requests the producer id, or that adds partitions to the transaction:
-        a batch waits for one of them."""
+        """If a batch waits for a producer id, or for its partition to be added to the transaction,
+        wake the task that sends InitProducerId or AddPartitionsToTxn."""
         if self.transaction is not None:
             if self.transaction.wanted:
                 self.coordinator_wanted.set()
@@ -118,11 +125,15 @@ class BatchCompletion:
 
     # -- responses
 
-    def on_response(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
-        """Complete the batches of a request; with acks=0 `response` is None."""
+    def on_response(
+        self, sent: ProduceInFlight, response: ProduceResponse | None, now: float
+    ) -> None:
+        """Complete, retry, split or fail the batches of a request, each by its result in the
+        response. With acks=0 `response` is None, and all batches count as written. `now` is loop
+        time."""
         if response is None:
             for queue, batch in sent.batches:
-                self._succeed(queue, batch, None)
+                self._succeed(queue, batch, None, now)
             return
         results = _results_of(sent.request, response)
         for queue, batch in sent.batches:
@@ -130,18 +141,19 @@ class BatchCompletion:
             if result is None:
                 where = f"{queue.partition.topic}-{queue.partition.partition}"
                 self._retry(queue, batch, KafkaProtocolError(f"{where}: missing in the response"))
-            elif result.error_code in (0, DuplicateSequenceNumber.errno):
-                self._succeed(queue, batch, result)
+            elif result.error_code in _WRITTEN_CODES:
+                self._succeed(queue, batch, result, now)
             else:
                 self._handle_error(queue, batch, result, response)
 
     def on_failure(self, sent: ProduceInFlight, error: KafkaError) -> None:
-        """Retry or fail the batches of a request that got no response, or was not sent."""
+        """Retry the batches of a request that got no response or was not sent; fail them if the
+        error is not retriable, or with acks=0."""
         self._refresh_metadata(error)
         if self.transaction is not None:
             partitions = (queue.partition for queue, _ in sent.batches)
             self.transaction.unanswered.add_partitions(partitions)
-        # Refused credentials count as retriable, because the next connection authenticates again.
+        # Rejected credentials are retriable, too, because the next connection authenticates again.
         is_retriable = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in sent.batches:
             # With acks=0 there is no response that shows which batches were written, so a retry
@@ -152,9 +164,13 @@ class BatchCompletion:
                 self.fail(queue, batch, error)
 
     def _succeed(
-        self, queue: PartitionQueue, batch: ProducerBatch, result: PartitionProduceResponse | None
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        result: PartitionProduceResponse | None,
+        now: float,
     ) -> None:
-        self.delivered_at = self._loop.time()
+        self.delivered_at = now
         if self.id_state is not None:
             self.id_state.on_success(queue, batch)
         # If the batch timed out in flight, its futures have failed. Its records are in the log
@@ -169,14 +185,13 @@ class BatchCompletion:
                 # but may not know its offset.
                 if result.error_code and batch.attempts == 1:
                     self._log.warning("%r was sent once, and its leader has it already", batch)
-                offset = -1 if result.error_code else max(-1, result.base_offset)
+                offset = -1 if result.error_code or result.base_offset < 0 else result.base_offset
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
-        held = batch.release()
         queue.complete(batch)
         if not was_done:
             self.pending.finish(batch)
-        self.accumulator.memory.release(held)
+        self.accumulator.memory.release(batch.release())
         if queue.waiting:
             self._send_next(queue)
         if not was_done and self.meter.collector is not None:
@@ -189,7 +204,9 @@ class BatchCompletion:
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> None:
-        """Retry, split or fail a batch to which the leader responded with an error."""
+        """Act on a leader's error for a batch: split a batch that is too large; retry after a
+        retriable error, or to find out why a transaction was fenced; call `_handle_sequence_error`
+        for a sequence error; else fail the batch."""
         error = _batch_error(queue.partition, result)
         # Check the transaction before the error: during an abort no batch is sent again.
         if self._is_late(batch):
@@ -214,8 +231,8 @@ class BatchCompletion:
             knows_leader = self._learn_leader(queue, result, response)
             if not knows_leader:
                 self._refresh_metadata(error, batch.attempts)
-            # The backoff only waits for the metadata to change. Here the response has changed the
-            # metadata, so skip the backoff.
+            # The backoff is there to wait for new metadata. Skip it if the response itself has
+            # changed the metadata.
             is_prompt = knows_leader and batch.attempts <= MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
@@ -226,8 +243,8 @@ class BatchCompletion:
     def _is_sequence_error(self, code: int) -> bool:
         """Return whether `code` is about the sequence number, epoch or producer id of a batch.
 
-        Azure Event Hubs responds with InvalidProducerIdMapping to a producer id that it has
-        forgotten for good. Apache Kafka uses that code for transactional ids only.
+        Azure Event Hubs responds with InvalidProducerIdMapping to a producer id that it no longer
+        knows. Apache Kafka uses that code for transactional ids only.
         """
         if code == InvalidProducerIdMapping.errno:
             return self.transaction is None
@@ -240,7 +257,8 @@ class BatchCompletion:
         error: BrokerResponseError,
         id_state: ProducerIdState,
     ) -> None:
-        """Retry `batch` after a sequence error; fail it if its records could be written twice."""
+        """Retry `batch` after a sequence error. Fail it if its records could be written twice, or
+        if a gap in a transaction needs a new epoch."""
         is_gap = error.errno == OutOfOrderSequenceNumber.errno
         if error.errno == InvalidProducerIdMapping.errno:
             id_state.discard_producer_id(batch.producer_id)
@@ -255,8 +273,8 @@ class BatchCompletion:
         if self._may_still_be_written(queue, batch, error.errno):
             self.fail(queue, batch, _unresolved_error(queue.partition, error))
             return
-        # `on_gap` can lead to a new epoch, so it is not called for the batches that fail above:
-        # under a new epoch these batches could be written twice.
+        # Do not call `on_gap` for the batches that fail above: it can lead to a new epoch, with
+        # which these batches could be written twice.
         id_state.on_gap(queue, batch)
         if self.transaction is not None and queue.sequence.has_gap:
             # A gap needs a new epoch, which only the coordinator allocates, after an abort.
@@ -274,7 +292,7 @@ class BatchCompletion:
         3. Batch 2 is sent again on another connection, and refused because batch 1 is missing.
         4. The broker processes the requests of the old connection, and writes both batches.
 
-        Sent under a new epoch between 3 and 4, batch 2 would be written twice.
+        If batch 2 were sent with a new epoch between steps 3 and 4, it would be written twice.
         """
         return (
             code in _GAPS
@@ -286,8 +304,9 @@ class BatchCompletion:
     def _refresh_metadata(self, error: KafkaError, attempts: int = 0) -> None:
         """Request metadata if outdated metadata may have caused `error`."""
         why = f"a produce request failed: {error}"
-        # REQUEST_TIMED_OUT: the leader may be cut off from the other replicas, for which it waits
-        # with acks=all. Ask another broker, which may know a new leader.
+        # REQUEST_TIMED_OUT: with acks=all the leader waits for the other replicas, and may have
+        # lost its connection to them. Request metadata from another broker, which may have a new
+        # leader.
         if isinstance(error, RequestTimedOutError) or doubts_metadata(error, attempts):
             self.client.doubt_metadata(why)
         elif error.invalid_metadata:
@@ -299,8 +318,8 @@ class BatchCompletion:
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> bool:
-        """Route `queue` to the leader that the response names (KIP-951); return False if the
-        response names no newer leader."""
+        """Route `queue` to the new leader in the response (KIP-951), and return True. Return False
+        if the response has no leader, or not a newer one than the metadata."""
         leader = result.current_leader
         asked = queue.in_flight_from
         if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
@@ -334,13 +353,14 @@ class BatchCompletion:
         """Requeue `batch` for a retry; fail it if its transaction is over or accepts no more
         records.
 
-        A batch that timed out in flight (ABANDONED) has failed already, so it is only settled. With
-        `pause=False` no backoff begins.
+        The futures of a batch that timed out in flight (ABANDONED) have failed already, so such a
+        batch is only settled. With `pause=False` no backoff begins.
         """
         if self._is_late(batch):
             # Fail the batch: neither the abort nor the futures may wait for another attempt.
             failure = self.transaction.error if self.transaction is not None else None
-            self.fail(queue, batch, failure or KafkaError(_NOT_DELIVERED.format(error)))
+            reason = failure or KafkaError(_NOT_DELIVERED.format(error))
+            self.fail(queue, batch, reason, last_error=error)
             return
         self.last_error = (self._loop.time(), error)
         if batch.is_done:
@@ -369,9 +389,9 @@ class BatchCompletion:
     def split_unsent(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Split a batch that is too large for a request; return whether it was split.
 
-        A batch with a sequence number is not split: it may have been written as a whole, and the
-        leader would not recognize its parts as duplicates. A batch with a single record cannot be
-        split.
+        A batch with a sequence number was in a request before, and is not split: it may have been
+        written as a whole, and the leader would not recognize its parts as duplicates. A batch with
+        a single record cannot be split.
         """
         return not batch.has_sequence and self.split(queue, batch)
 
@@ -393,13 +413,12 @@ class BatchCompletion:
         if not parts:
             return False
         self.pending.replace(batch, parts)
-        free = batch.release()
         for part in parts:
             part.reserve(part.builder.size)
-            free -= part.reserved
-        # `free` is negative if the additional batch headers make the parts larger than the batch.
-        self.accumulator.memory.release(free)
         queue.replace(batch, parts)
+        # Negative if the additional batch headers make the parts larger than the batch.
+        free = batch.release() - sum(part.reserved for part in parts)
+        self.accumulator.memory.release(free)
         self.meter.split(batch, parts)
         if queue.node is not None:
             queue.node.add(queue)
@@ -411,7 +430,8 @@ class BatchCompletion:
         """Fail the futures of `batch`, whose delivery timeout is over.
 
         A waiting batch leaves its queue, and its memory is released. An in-flight batch cannot be
-        dropped: the leader may still write the batch, and later batches have the next numbers.
+        dropped: the leader may still write the batch, and later batches have the sequence numbers
+        after it.
 
         1. The batch is in flight, and the leader does not respond. The batch times out: its state
            becomes ABANDONED, and its futures fail with an error that mentions that the batch may
@@ -420,7 +440,8 @@ class BatchCompletion:
         3. The response comes. If the batch was written, the sequence continues after the batch as
            usual; only the futures have failed.
         4. If the batch was refused, or the connection is lost, the batch is not sent again, because
-           its futures have failed. The sequence is then uncertain (see `transaction_manager.py`).
+           its futures have failed. Then it is uncertain which sequence number the leader expects
+           next (see `transaction_manager.py`).
         """
         error = self._timeout_error(queue, batch)
         if batch.state == BatchState.IN_FLIGHT:
@@ -432,10 +453,12 @@ class BatchCompletion:
         """Fail the futures of an in-flight batch with `error`. The batch stays in flight until its
         request has a response or has failed."""
         batch.transition(BatchState.ABANDONED)
-        batch.fail(lambda _: renewed(error))
+        batch.fail_as(lambda _: renewed(error), None)
         if self.transaction is not None:
             batch.mark_retrieved()  # commit_transaction() raises the error
-            self.transaction.require_new_epoch()
+            # A new epoch is not needed yet: if the leader writes the batch, the sequence continues
+            # after it; if not, `_settle_failed` requires the epoch. An abort of version 1 waits for
+            # the response.
             self.transaction.fail(error)
         self.pending.finish(batch)
         self.meter.failed(batch, error)
@@ -482,11 +505,11 @@ class BatchCompletion:
     def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Remove a waiting batch from its queue, and fail its futures with `error`."""
         if batch.is_done:
-            # The metrics collector of the application, which is called for each failed batch, has
-            # made a call that failed this batch.
+            # The application's metrics collector is called for each failed batch. It may have made
+            # a call that has failed this batch already.
             return
         queue.drop(batch)
-        batch.fail(lambda _: renewed(error))
+        batch.fail_as(lambda _: renewed(error), None)
         self.pending.finish(batch)
         self._settle_failed(queue, batch, error)
         self.meter.failed(batch, error)
@@ -497,13 +520,15 @@ class BatchCompletion:
         batch: ProducerBatch,
         error: BaseException,
         by_record: Callable[[int], BaseException] | None = None,
+        last_error: KafkaError | None = None,
     ) -> None:
         """Remove an in-flight batch, and fail its futures: with `by_record(index of the record)` if
-        given, else with `error`."""
+        given, else with `error`. `last_error` is the error of the last attempt, if that is not
+        `error`."""
         queue.remove_in_flight(batch)
         was_done = batch.is_done
         if not was_done:
-            batch.fail(by_record or (lambda _: renewed(error)))
+            batch.fail_as(by_record or (lambda _: renewed(error)), last_error or error)
             self.pending.finish(batch)
         self._settle_failed(queue, batch, error)
         if queue.waiting:
@@ -533,17 +558,19 @@ def _results_of(
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
     """Return the result of each partition, by topic and number.
 
-    If a response has several results for a partition, the first result with an error takes
-    precedence, so that records that were not written are never acknowledged.
+    If a response has several results for a partition, use the first result with an error: otherwise
+    records that were not written could be acknowledged.
     """
-    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    names: dict[bytes, str] = {}
+    for asked in request.topic_data:
+        names[asked.topic_id] = asked.name
     results: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for result in topic.partition_responses:
-            other = results.get((name, result.index))
-            if other is None or not other.error_code:
-                results[name, result.index] = result
+            key = name, result.index
+            if key not in results or not results[key].error_code:
+                results[key] = result
     return results
 
 
@@ -556,7 +583,8 @@ def _batch_error(
 
 def _final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
     """Return the error of a refused batch, with a note if an earlier attempt may have succeeded."""
-    # The size limit may have been lowered since the earlier attempt.
+    # TOO_LARGE does not prove that the earlier attempt failed: the size limit may have been lowered
+    # since.
     is_late = batch.is_unconfirmed and isinstance(error, TOO_LARGE)
     if not (is_late or batch.may_be_written(error)):
         return error
@@ -591,7 +619,8 @@ def _forgotten_error(partition: TopicPartition) -> InvalidProducerIdMapping:
 def _unresolved_error(
     partition: TopicPartition, error: BrokerResponseError
 ) -> OutOfOrderSequenceNumber:
-    """Return the error of a batch behind a failed batch whose outcome is unknown."""
+    """Return the error of a batch that was refused as a gap, because the batch before it failed
+    without a known outcome."""
     failure = OutOfOrderSequenceNumber(
         f"{partition.topic}-{partition.partition}: the broker misses records before these, which "
         "were given up without a response; these may have been written with them"
@@ -606,7 +635,8 @@ def _record_errors(
     """Return a function that creates the error of a record from its index in the batch (KIP-467);
     None if the response lists no rejected records.
 
-    Records that the user put into the batch share one future, whose error is created for index 0.
+    Records that the user put into the batch have one future. Its error is created for index 0, and
+    is that of the first rejected record among them.
     """
     rejected = {
         entry.batch_index: entry.batch_index_error_message for entry in result.record_errors

@@ -31,9 +31,17 @@ cdef class PartitionQueue:
     cdef readonly double retry_at
     cdef readonly object sequence
     cdef object _backoff
+    cdef int64_t _sealed_bytes
 
     cpdef append(self, ProducerBatch batch)
+
+    @cython.locals(batch=ProducerBatch)
     cpdef seal(self)
+
+    @cython.locals(batch=ProducerBatch)
+    cpdef bint take(self, object node, object id_state, double now) except -1
+
+    cpdef complete(self, ProducerBatch batch)
 
 
 cdef int64_t _YIELD_BYTES
@@ -120,6 +128,10 @@ cdef class MessageAccumulator:
     ) except -1
 
     @cython.locals(batch=ProducerBatch)
+    cdef object _enqueue(self, PartitionQueue queue, ProducerBatch batch, bint is_awaited=*)
+
+    cpdef object _notify_sender(self, PartitionQueue queue, bint is_awaited=*)
+
     cdef object _open_batch(
         self,
         TopicQueues topic_queues,

@@ -48,13 +48,13 @@ __all__ = ["BatchBuilder", "MessageAccumulator", "MessageBatch", "RecordMetadata
 
 
 _QUANTUM = 65_536
-"""Bytes that are granted to a waiting call at a time while other calls wait. Waiting once costs as
-much CPU time as appending twenty small records; a quantum fits more than two hundred records."""
+"""Bytes that a waiting call is granted at a time while other calls wait. One wait costs as much CPU
+time as appending twenty small records; a quantum is enough for more than two hundred records."""
 
 _ROUND = 1.0
-"""Seconds of waiting after which the quantum of a call shrinks: to a quarter after twice this time,
-to a ninth after three times this time. A long wait means many waiting calls or slow brokers: with
-whole quanta, the next wait of the call could exceed `max_block_ms`."""
+"""Seconds of waiting after which the quantum of a call is smaller: a quarter after twice this time,
+a ninth after three times this time. After a long wait there are many waiting calls, or slow
+brokers: with whole quanta, the next wait of the call could exceed `max_block_ms`."""
 
 _PER_TURN = 262_144
 """Maximum of the bytes granted in one iteration of the event loop: more would block the loop."""
@@ -79,9 +79,9 @@ class BufferMemory:
     """Counts the free bytes of `buffer_memory`, and grants them to waiting calls in FIFO order.
 
     Owns `free`, `allocatable` and the queue of waiters. Without waiters `allocatable` equals
-    `free`, and any call may allocate. With waiters `allocatable` is the rest of the running task's
-    grant, and zero while a task without a grant runs. So waiters get equal shares of the memory,
-    and a task does not wait within its share.
+    `free`, and any call may allocate. With waiters `allocatable` is the unused part of the running
+    task's grant, and zero while a task without a grant runs. So all waiters get the same amount of
+    memory in turn, and a task does not wait while it has a grant.
 
     How waiters get memory:
 
@@ -100,23 +100,23 @@ class BufferMemory:
     4. `_end_turn` reads `free` again, which contains the unused grants, and the bytes that
        `release` has added since step 2. It grants these bytes to the next waiters; without waiters,
        any call may allocate.
-    5. A needs more than its grant, or was granted less than its quantum in step 2. A joins the
-       queue again: at the end after a whole quantum, otherwise at the front with the rest of its
-       quantum. (If A always joined at the end, waiters that are granted only the last few free
-       bytes might be the same in each round, and get less than their share.)
+    5. A has used its grant and needs more bytes. A joins the queue again: at the end if the grant
+       was a whole quantum, otherwise at the front for the rest of its quantum. (If A always joined
+       at the end, the same waiters might be granted only the last few free bytes in each round, and
+       get less memory than others.)
     6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have
        blocked waiters that need less. `_leave` calls `_serve` for the waiters behind it. If the
-       deadline passes in the iteration of the grant, the call ignores the deadline and continues
-       with step 3.
+       deadline passes in the same iteration of the event loop as the grant, the call ignores the
+       deadline, and continues with step 3.
     7. `stop()` refuses the waiters in the queue, and calls that join the queue later because they
        were in `_yield_to_loop` at that time. The waiters of step 3 find the producer closed when
        they run, and allocate nothing.
-    8. `allocate` counts the memory in the step that appends. `ProducerBatch.release` returns the
-       bytes of a batch once; a second call returns zero.
+    8. `allocate` counts the memory in the same synchronous step that appends.
+       `ProducerBatch.release` returns the bytes of a batch one time; a second call returns zero.
 
-    Tasks that did not wait run before the waiters of step 3 or after `_end_turn`. Joining the queue
-    ends the grant of the running task, even if another task joins that the running task has started
-    eagerly: a call never overtakes an earlier call of the same task.
+    Tasks that did not wait run before the waiters of step 3, or after `_end_turn`. When a task
+    joins the queue, the grant of the running task ends. This may be a task that the running task
+    has started eagerly: so a call never overtakes an earlier call that waits.
     """
 
     def __init__(self, loop: AbstractEventLoop, size: int) -> None:
@@ -132,7 +132,8 @@ class BufferMemory:
         loop."""
         self._is_granting = False
         self._rest = 0
-        """The part of the running task's quantum that was not granted for lack of memory."""
+        """The part of the running task's quantum that was not granted, because too little memory
+        was free."""
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
         self._refusal: Callable[[], BaseException] | None = None
         self._loop = loop
@@ -191,7 +192,8 @@ class BufferMemory:
         self._begin_turn(waiter)
 
     def _join(self, need: int) -> _Waiter:
-        """Add the running task to the queue, and end the grant of the task."""
+        """Add the running task to the queue, and end its grant. The task joins at the front if the
+        grant was less than a quantum (step 5), else at the end."""
         is_first = self._rest > 0
         waiter = _Waiter(need, self._rest, self._loop.time(), self._loop.create_future())
         self._waiters[waiter] = None
@@ -223,7 +225,8 @@ class BufferMemory:
         while self._waiters and granted < _PER_TURN:
             waiter = next(iter(self._waiters))
             if not waiter.future.done():
-                # Keep FIFO order: smaller waiters behind this one could delay it for ever.
+                # Keep FIFO order: otherwise smaller waiters behind this one could delay it for
+                # ever.
                 if left < waiter.need:
                     break
                 if not waiter.quantum:
@@ -249,7 +252,7 @@ class BufferMemory:
         self._serve()
 
     def refuse_waiters(self, make_error: Callable[[], BaseException]) -> None:
-        """Fail every call that waits now or later, each call with a new exception object."""
+        """Make every call that waits now or later raise a new exception from `make_error`."""
         self._refusal = make_error
         for waiter in self._waiters:
             if not waiter.future.done():
@@ -289,23 +292,28 @@ class PartitionQueue:
         """The loop time at which the backoff after a failure ends; until then no batch is sent."""
         self.sequence = PartitionSequence()
         self._backoff = backoff
+        self._sealed_bytes = 0
 
     @property
     def load(self) -> int:
-        """The number of undelivered batches."""
-        return len(self.waiting) + len(self.in_flight)
+        """The bytes of buffer memory that the undelivered batches hold."""
+        batch = self.open
+        return self._sealed_bytes if batch is None else self._sealed_bytes + batch.reserved
 
     def append(self, batch: ProducerBatch) -> None:
         """Add a new batch at the end. An OPEN batch becomes the batch that accepts records."""
         self.waiting.append(batch)
         if batch.state == BatchState.OPEN:
             self.open = batch
+        else:
+            self._sealed_bytes += batch.reserved
 
     def seal(self) -> None:
         """Seal the open batch, if any, so that it accepts no more records."""
         batch = self.open
         if batch is not None:
             self.open = None
+            self._sealed_bytes += batch.reserved
             batch.transition(BatchState.SEALED)
 
     def assign(self, node: NodeSender | None) -> None:
@@ -316,7 +324,7 @@ class PartitionQueue:
         """
         if self.node is not node:
             if self.node is not None:
-                # Without this, both senders would send from the queue. In-flight batches of the old
+                # Otherwise both senders would send from the queue. In-flight batches of the old
                 # sender stay in flight.
                 self.node.discard(self)
             self.node = node
@@ -325,11 +333,12 @@ class PartitionQueue:
                 self.retry_at = 0.0
 
     def take(self, node: NodeSender, id_state: ProducerIdState | None, now: float) -> bool:
-        """Assign a sequence number to the oldest batch, and move the batch into a request of
-        `node`.
+        """Assign a sequence number to the oldest batch, move the batch to `in_flight`, for a
+        request of `node`, and return True. Return False if the batch has to wait for a sequence
+        number.
 
-        `id_state` is None without idempotence: then batches have no sequence numbers. Returns False
-        if the batch has to wait for a sequence number. `now` is loop time.
+        `id_state` is None without idempotence: then batches have no sequence numbers. `now` is loop
+        time.
         """
         batch = self.waiting[0]
         if id_state is not None and not id_state.assign_sequence(self, batch, now):
@@ -341,15 +350,18 @@ class PartitionQueue:
         return True
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Remove a batch that the leader has written, and reset the backoff."""
-        self.in_flight.remove(batch)
+        """Remove a batch that the leader has written, and reset the backoff. The caller releases
+        the memory of the batch afterwards."""
+        self.remove_in_flight(batch)
         self.retry_at = 0.0
         if self._backoff.failures:
             self._backoff.reset()
 
     def remove_in_flight(self, batch: ProducerBatch) -> None:
-        """Remove an in-flight batch that has failed and is not retried."""
+        """Remove an in-flight batch that has failed and is not retried. The caller releases the
+        memory of the batch afterwards."""
         self.in_flight.remove(batch)
+        self._sealed_bytes -= batch.reserved
 
     def requeue(self, batch: ProducerBatch, error: BaseException) -> None:
         """Move an in-flight batch back to the waiting batches, for a retry after `error`.
@@ -383,11 +395,13 @@ class PartitionQueue:
         self.waiting.insert(position, batch)
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace `batch`, which waits or is in flight, by the `parts` that it was split into."""
+        """Replace `batch`, which waits or is in flight, by the `parts` that it was split into. The
+        caller releases the memory of `batch` afterwards."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         else:
             self.waiting.remove(batch)
+        self._sealed_bytes += sum(part.reserved for part in parts) - batch.reserved
         batch.transition(BatchState.SETTLED)
         # Insert the parts by sequence number, because other batches may have been requeued.
         if batch.has_sequence:
@@ -397,9 +411,12 @@ class PartitionQueue:
             self.waiting.extendleft(reversed(parts))
 
     def drop(self, batch: ProducerBatch) -> None:
-        """Remove a waiting batch that has failed and is not retried."""
+        """Remove a waiting batch that has failed and is not retried. The caller releases the memory
+        of the batch afterwards."""
         if batch is self.open:
             self.open = None
+        else:
+            self._sealed_bytes -= batch.reserved
         self.waiting.remove(batch)
         if self.node is not None and not self.waiting:
             self.node.discard(self)
@@ -437,13 +454,14 @@ class _Flush:
 
 
 class PendingBatches:
-    """All batches whose futures have no result, oldest first. Owns these batches, and the calls of
-    `flush` that wait for some of them."""
+    """All batches whose futures have no result or exception yet, oldest first. Owns these batches,
+    and the calls of `flush` that wait for some of them."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._queues: dict[ProducerBatch, PartitionQueue] = {}
         self._flushes: list[_Flush] = []
-        self._added = asyncio.Event()
+        self._next: asyncio.Future[None] | None = None
+        """The future that `wait_for_next` awaits; None if no call of it waits."""
         self._loop = loop
 
     def __len__(self) -> int:
@@ -460,18 +478,21 @@ class PendingBatches:
     def add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
         """Add a new batch, and wake `wait_for_next`."""
         self._queues[batch] = queue
-        if not self._added.is_set():
-            self._added.set()
+        if self._next is not None:
+            if not self._next.done():  # not cancelled
+                self._next.set_result(None)
+            self._next = None
 
     async def wait_for_next(self) -> None:
-        """Wait until another batch is added."""
-        self._added.clear()
-        await self._added.wait()
+        """Wait until a batch is added after this call. Only one call may wait."""
+        self._next = self._loop.create_future()
+        await self._next
 
     def finish(self, batch: ProducerBatch) -> None:
-        """Remove a batch whose futures have results; end the flushes that waited only for it."""
+        """Remove a batch whose futures have results. End the flushes for which it was the last
+        batch."""
         self._queues.pop(batch, None)
-        # A flush waits only for earlier batches, or it would never end under load.
+        # A flush waits only for batches before its call: otherwise it would never end under load.
         for flush in self._flushes:
             flush.pending.discard(batch)
             if not flush.pending and not flush.future.done():
@@ -520,7 +541,7 @@ _RECORD_FRAME = 36
 """An upper bound of the bytes of an encoded record without its key, value and headers."""
 
 _RIVALS = 7
-"""How many more random partitions `TopicQueues.switch` compares with the first."""
+"""Number of random partitions that `TopicQueues.switch` compares with the first one."""
 
 _YIELD_BYTES = 262_144
 """Bytes that may be appended before `send` yields to the event loop."""
@@ -533,8 +554,8 @@ _PER_RECORD = RECORD_OVERHEAD
 _AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
 
 _LATE = 2**62
-"""`append` declines timestamps from this value on (milliseconds since 1970): `checked_record`
-validates them."""
+"""For timestamps from this value on (milliseconds since 1970) `append` returns None, because
+`checked_record` has to validate them."""
 
 _Headers = Sequence[tuple[str, "bytes | None"]]
 
@@ -555,15 +576,15 @@ def record_bound(key: bytes | None, value: bytes | None, headers: _Headers) -> i
 
 
 class MessageBatch(ProducerBatch):
-    """The class to which programs for aiokafka attach instrumentation. No code here calls its
-    methods: batches are of class ProducerBatch."""
+    """The class of batches in aiokafka 0.14, whose methods instrumentation of programs replaces.
+    Nothing here uses it: batches are of class ProducerBatch."""
 
 
 class TopicQueues:
     """The queues of a topic's partitions, according to the last metadata.
 
-    Owns the partition for records without a key (`sticky`). `MessageAccumulator` itself decrements
-    `_left`, the bytes until the next switch, to save a call per record.
+    Owns the partition for records without a key (`sticky`), and `_left`, the bytes until the next
+    switch. `MessageAccumulator` itself decrements `_left`, to save a call for each record.
     """
 
     def __init__(
@@ -574,7 +595,8 @@ class TopicQueues:
         quantum: int,
     ) -> None:
         """Records without a key are appended to one of the `available` queues, whose partitions
-        have a leader. After `quantum` bytes `switch` chooses a queue again.
+        have a leader, with KIP-1123 in the client's rack (without such queues, to one of `queues`).
+        After `quantum` bytes `switch` chooses a queue again.
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}
@@ -585,12 +607,13 @@ class TopicQueues:
         self._left = 0
 
     def switch(self) -> PartitionQueue:
-        """Make a random partition the sticky partition, and return its queue: of several random
-        partitions the one with the fewest undelivered batches (KIP-794).
+        """Choose the sticky partition again, and return its queue: of up to 8 random partitions,
+        the one with the fewest undelivered bytes (KIP-794).
 
         So the partitions of a slow broker get fewer records until the broker has caught up. If only
-        two partitions were compared, both might often belong to the slow broker: the records for
-        this broker would finally fill the buffer memory, and slow down all other brokers.
+        two partitions were compared, both might often belong to the slow broker. Finally the
+        records for this broker would fill the buffer memory, and no broker would get records fast.
+        Bytes are compared, not the number of batches, because the batches of a slow broker grow.
         """
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
@@ -607,6 +630,11 @@ class TopicQueues:
     def for_key(self, key: bytes) -> PartitionQueue:
         """Return the queue of the partition that Java's client chooses for `key`."""
         return self.queues[(murmur2(key) & 0x7FFFFFFF) % len(self.queues)]
+
+
+def _rack_of(cluster: ClusterMetadata, node_id: int) -> str | None:
+    broker = cluster.broker_metadata(node_id)
+    return None if broker is None else broker.rack
 
 
 class MessageAccumulator:
@@ -627,8 +655,8 @@ class MessageAccumulator:
         sender: Sender,
         meter: ProducerMeter,
     ) -> None:
-        """`hashes_keys` is true for the default partitioner. With another partitioner, `append`
-        declines records without a partition.
+        """`hashes_keys`: whether the partitioner is the default. With another partitioner, `append`
+        returns None for records without a partition.
         """
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.memory = BufferMemory(loop, config.buffer_memory)
@@ -681,7 +709,7 @@ class MessageAccumulator:
             if not numbers:
                 return None
             queues = [self.queue(TopicPartition(topic, number)) for number in numbers]
-            available = set(cluster.available_partition_ids(topic))
+            available = self._available(topic, cluster)
             found = self._topics[topic] = TopicQueues(
                 queues,
                 [queue for queue in queues if queue.partition.partition in available],
@@ -690,9 +718,24 @@ class MessageAccumulator:
             )
         return found
 
+    def _available(self, topic: str, cluster: ClusterMetadata) -> set[int]:
+        """Return the partitions for records without a key: those with a leader. With
+        `partitioner_rack_aware`, those with a leader in the rack of the client, if there are any
+        (KIP-1123)."""
+        available = set(cluster.available_partition_ids(topic))
+        rack = self._config.client.client_rack
+        if not (rack and self._config.partitioner_rack_aware):
+            return available
+        nodes = {node for node in cluster.node_ids if _rack_of(cluster, node) == rack}
+        return {
+            number
+            for number in available
+            if cluster.leader_for_partition(TopicPartition(topic, number)) in nodes
+        } or available
+
     def clear_topics(self) -> None:
-        """Clear the cached partitions of all topics: `append` declines records of a topic until
-        `topic_queues` is called for the topic."""
+        """Clear the cached partitions of all topics: `append` returns None for records of a topic
+        until `topic_queues` is called for the topic."""
         self._topics.clear()
 
     def forget_queues(
@@ -729,8 +772,8 @@ class MessageAccumulator:
         # before the caller continues.
         self._loop.call_soon(self._end_yield)
         await asyncio.sleep(0)
-        # Reset the count only after the sleep. Before, `append` would accept records of another
-        # task, which would overtake the caller.
+        # Reset the count only after the sleep: otherwise `append` would accept records of another
+        # task during the sleep, and they would overtake the caller.
         self._yielded_at = self.memory.allocated
 
     def _end_yield(self) -> None:
@@ -757,8 +800,8 @@ class MessageAccumulator:
         memory = self.memory
         if not self.is_accepting:
             return None
-        # Decline a record after `_YIELD_BYTES`: the caller then yields to the event loop. A caller
-        # that awaits the future yields anyway, but must not overtake a call that is suspended in
+        # After `_YIELD_BYTES` return None: the caller then yields to the event loop. A caller that
+        # awaits the future yields anyway, but must not overtake a call that is suspended in
         # `_yield_to_loop`.
         if memory.allocated - self._yielded_at > _YIELD_BYTES and (
             not is_awaited or self.is_yielding
@@ -780,7 +823,7 @@ class MessageAccumulator:
             need += len(key)
         if headers:
             need += headers_bound(headers)
-        # Zero bytes are allocatable while calls wait for memory, unless this task has a grant.
+        # While calls wait for memory, `allocatable` is zero unless this task has a grant.
         if need > memory.allocatable or need > self._max_record_bytes:
             return None
         if timestamp is None:
@@ -844,10 +887,16 @@ class MessageAccumulator:
         headers: _Headers,
         is_awaited: bool = False,
     ) -> Future[Any]:
-        """Append a record without a key to the sticky partition; return its future."""
+        """Append a record without a key to the sticky partition, and return its future. First
+        switch to another partition if the open batch of the sticky partition is full, or if the
+        quantum is used up and the sticky partition has no open batch, or one that has grown."""
         queue = topic_queues.sticky
-        # Fill the open batch even if the quantum is used up.
-        if queue is None or (topic_queues._left <= 0 and queue.open is None):
+        # Fill the open batch even if the quantum is used up: larger batches compress better. But a
+        # batch that has grown is filled by a quantum at a time: otherwise its partition would get
+        # up to `BatchSizing.largest` bytes at once, and most of them if its broker is slow.
+        if queue is None or (
+            topic_queues._left <= 0 and (queue.open is None or queue.open.has_grown)
+        ):
             queue = topic_queues.switch()
         batch = queue.open
         if batch is not None:
@@ -857,8 +906,8 @@ class MessageAccumulator:
                 topic_queues._left -= batch.reserved - before - _PER_RECORD
                 self.memory.allocate(batch.reserved - before)
                 return future
-            # The batch is full: switch now, because the rest of the quantum would open a small
-            # batch.
+            # The batch is full. Switch even if a part of the quantum is left, which would only fill
+            # a small batch.
             if not self._grow(topic_queues, queue, batch):
                 queue.seal()
                 self._notify_sender(queue)
@@ -889,7 +938,7 @@ class MessageAccumulator:
         is_full = batch.builder.size >= batch.builder.size_limit
         if is_full and not self._grow(topic_queues, queue, batch):
             batch.transition(BatchState.SEALED)  # a full batch does not linger
-        self._enqueue(queue, batch)
+        self._enqueue(queue, batch, is_awaited)
         return future
 
     def _grow(self, topic_queues: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> bool:
@@ -897,47 +946,51 @@ class MessageAccumulator:
         raised.
 
         A batch grows only while other batches of the partition wait before it, so growing does not
-        delay the batch. A few large batches have a higher throughput than many small batches,
-        because brokers and `NodeSender` have costs per batch and per request.
+        delay the batch, and only for `_GROWTH_TIME` seconds, up to `BatchSizing.largest` bytes.
+        Fewer and larger batches have a higher throughput, because each batch and each request costs
+        time in brokers and in `NodeSender`.
         """
         largest = topic_queues.sizing.largest
         limit = max(batch.builder.size_limit, batch.builder.size)
         if limit >= largest or not queue.waiting or queue.waiting[0] is batch:
             return False
-        # All records of a batch have the same deadline, so late records would have little time.
+        # All records of a batch have the deadline of the first one, so records that are added late
+        # would have little time.
         if self._loop.time() - batch.created > _GROWTH_TIME:
             return False
         batch.grow(min(2 * limit, largest))
         return True
 
-    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def _enqueue(
+        self, queue: PartitionQueue, batch: ProducerBatch, is_awaited: bool = False
+    ) -> None:
         queue.append(batch)
         self.pending.add(batch, queue)
         self.memory.allocate(batch.reserved)
         self._yielded_at += BATCH_OVERHEAD  # `_YIELD_BYTES` limits the bytes of records only
-        self._notify_sender(queue)
+        self._notify_sender(queue, is_awaited)
 
-    def _notify_sender(self, queue: PartitionQueue) -> None:
+    def _notify_sender(self, queue: PartitionQueue, is_awaited: bool = False) -> None:
         """Notify the NodeSender of `queue` of an opened or sealed batch; without a NodeSender,
         route the queue."""
         node = queue.node
         if node is None:
             self._sender.route_new(queue)
         else:
-            node.add(queue)
+            node.add(queue, is_awaited)
 
     async def wait_for_memory(
         self, need: int, deadline: float, topic: str = "", partition: int | None = None
     ) -> float:
-        """Wait until `need` bytes of memory are free for the caller, which must append without
-        awaiting in between. Return the seconds for which too little memory was free.
+        """Wait until `need` bytes of memory are free for the caller, which must append before it
+        awaits anything else. Return the seconds for which too little memory was free.
 
         Raises MessageSizeTooLargeError if `need` exceeds `buffer_memory`, KafkaTimeoutError at
         `deadline` (loop time). A call that raises or is cancelled has no effect.
         """
         self.memory.check_size(need)
-        # Wait for as many bytes as `append` requires, or `append` would decline the caller's next
-        # record.
+        # Wait for as many bytes as `append` requires: otherwise it would return None for the next
+        # record of the caller.
         need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
         # Yield before checking the memory: during the yield an earlier call may allocate or begin
         # to wait, and this call must not overtake it.
@@ -966,7 +1019,8 @@ class MessageAccumulator:
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Append one record and return its future, for programs that use aiokafka's internals.
+        """Append one record and return its future, for programs that call this method of aiokafka
+        0.14.
 
         `send` does not call this method. `timeout` limits the wait for memory, in seconds.
         """

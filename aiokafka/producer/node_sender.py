@@ -1,9 +1,14 @@
-"""Send the batches for one broker: choose them, compress them, and complete Produce requests."""
+"""Send the batches for one broker: choose them, compress them, and complete Produce requests.
+
+The module is compiled if possible (node_sender.pxd), because a lone `send_and_wait` runs all of it
+for one record.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextvars import copy_context
@@ -15,7 +20,7 @@ from aiokafka._health import Due, NodeHealth, broker_health
 from aiokafka._log import SubjectLog
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.net.connection import DeadlineTimer
-from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.producer.batch import ProducerBatch
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -48,9 +53,9 @@ log = logging.getLogger("aiokafka.producer.producer")
 class OpenBatches(dict["PartitionQueue", None]):
     """The queues whose open batch may wait for more records, in the order in which they were added.
 
-    Owns whether this order may differ from the order by age of the batches (`_is_mixed`): a queue
-    is added late if an older batch of the queue had to be sent first, or if the queue comes from
-    the NodeSender of another broker.
+    Owns `_is_mixed`: whether this order may differ from the order by age of the batches. They
+    differ if a queue is added long after its batch was opened: an older batch of the queue had to
+    be sent first, or the queue was moved here from the NodeSender of another broker.
     """
 
     def __init__(self) -> None:
@@ -60,8 +65,9 @@ class OpenBatches(dict["PartitionQueue", None]):
     def add(self, queue: PartitionQueue) -> None:
         """Add `queue`, unless it is present."""
         if queue not in self:
-            last = next(reversed(self), queue)
-            self._is_mixed |= _created(queue) < _created(last)
+            if self:
+                last = next(reversed(self))
+                self._is_mixed |= _created(queue) < _created(last)
             self[queue] = None
 
     def by_age(self) -> tuple[PartitionQueue, ...]:
@@ -91,13 +97,11 @@ def _created(queue: PartitionQueue) -> float:
 
 
 _REPLICATION_TIME = 4.0
-"""Seconds for replication before a missing response counts as an outage."""
+"""Seconds that replication may take, before a missing response counts as an outage."""
 
 
 class ProduceInFlight:
-    """A Produce request without a response, and its batches."""
-
-    __slots__ = ("batches", "request", "response", "sent_at")
+    """An in-flight Produce request and its batches."""
 
     def __init__(
         self,
@@ -113,64 +117,85 @@ class ProduceInFlight:
         self.sent_at = sent_at
 
 
-class InFlightRequests(deque[ProduceInFlight]):
+class InFlightRequests:
     """The in-flight requests to one broker, oldest first; completes them in this order.
 
-    Owns: these requests, and the time by which the oldest request should have a response. No task
-    waits for the responses: a request is completed while its response is read, so that tasks that
-    wait for its records run in the next iteration of the event loop.
+    Owns: these requests, and the time at which the response to the oldest one is due. No task waits
+    for the responses: a request is completed in the callback that reads its response, so that tasks
+    that wait for its records run in the next iteration of the event loop.
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
-        super().__init__()
+        self._requests: deque[ProduceInFlight] = deque()
+        self._due = Due(math.inf, "Produce", _REPLICATION_TIME)
+        health.follow(self._due)
         self._health = health
         self._completion = completion
         self._node = node
-        self._due: Due | None = None
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[ProduceInFlight]:
+        return iter(self._requests)
 
     def add(self, sent: ProduceInFlight) -> None:
         """Add a request that was just sent; `sent.response` has failed if sending failed."""
-        self.append(sent)
-        sent.response.add_done_callback(self._on_done)
-        if len(self) == 1:
-            self._expect_oldest()
+        if not self._requests:
+            self._due.restart(sent.sent_at)
+        self._requests.append(sent)
+        # Do not use the context variables of the running task: `NodeSender.add` may have been
+        # called by a task of the application, for its own record.
+        sent.response.add_done_callback(self._on_done, context=self._context)
 
     def abandon(self) -> None:
         """Forget all requests, and release the memory of their batches, which have failed."""
-        for sent in self:
+        for sent in self._requests:
             for _, batch in sent.batches:
                 self._completion.accumulator.memory.release(batch.release())
-        self.clear()
-        self._expect_oldest()
+        self._requests.clear()
+        self._due.restart(math.inf)
 
     def on_response(self, request: ProduceRequest, response: ProduceResponse) -> None:
-        """Complete `request` while its response is read, unless an older request comes first.
+        """Complete `request`, called when its response is read. If an older request is not
+        complete, do nothing: `_on_done` completes `request` later.
 
         1. Request 1 is in flight. Sending request 2 fails; request 2 stays in the queue, between
            requests 1 and 3.
         2. Request 3 is sent. The responses to 1 and 3 are read together, and 1 is completed.
         3. Request 2 is the oldest now. Its batches must be requeued before those of 3 complete. So
-           `_on_done`, which runs for request 1 in the next iteration of the event loop, completes
-           requests 2 and 3.
+           `_on_done`, which runs in the next iteration of the event loop, completes requests 2 and
+           3.
         """
-        if not self or self[0].request is not request:
+        requests = self._requests
+        if not requests:
+            return
+        sent = requests[0]
+        if sent.request is not request:
             return
         try:
-            self._succeed(self.popleft(), response)
+            requests.popleft()
+            self._succeed(sent, response)
             self._node.send()
+            if not (requests and requests[0].response.done()):
+                # No request waits for `_on_done` (step 3): spare the event loop the call.
+                sent.response.remove_done_callback(self._on_done)
         except BaseException as error:
             self._node.on_bug(error)
 
     def _on_done(self, response: asyncio.Future[Any]) -> None:
-        """Complete requests that failed, or that had to wait for an older request."""
+        """Complete the requests at the front that have a response or have failed."""
         # Mark the exception as retrieved. Otherwise asyncio would log it, for example after
         # `abandon`.
         response.exception()
-        if not self or not self[0].response.done():
+        requests = self._requests
+        if not requests or not requests[0].response.done():
             return
         try:
-            while self and self[0].response.done():
-                sent = self.popleft()
+            while requests and requests[0].response.done():
+                sent = requests.popleft()
                 failure = sent.response.exception()
                 if failure is None:
                     self._succeed(sent, sent.response.result())
@@ -186,33 +211,30 @@ class InFlightRequests(deque[ProduceInFlight]):
     # send another request, which counts toward `max_in_flight_requests`.
 
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
-        self._expect_oldest()
-        self._health.succeed()
+        now = self._loop.time()
+        # The broker responds in order: the time limit of the next request begins now.
+        self._due.restart(now if self._requests else math.inf)
+        self._health.succeed(now)
         if response is not None:
-            self._completion.meter.responded(sent.sent_at, response.throttle_time_ms)
-        self._completion.on_response(sent, response)
+            self._completion.meter.responded(now - sent.sent_at, response.throttle_time_ms)
+        self._completion.on_response(sent, response, now)
         self._completion.accumulator.note_yield()
 
     def _fail(self, sent: ProduceInFlight, error: KafkaError) -> None:
-        # Report the error first: an outage counts from the time at which the response was due, and
-        # `_expect_oldest` resets this time.
+        # Report the error before `asked_at` is reset: an outage counts from the time at which the
+        # response was due.
         self._health.note(error)
-        self._expect_oldest()
+        self._due.restart(self._loop.time() if self._requests else math.inf)
         self._completion.on_failure(sent, error)
         self._completion.accumulator.note_yield()
-
-    def _expect_oldest(self) -> None:
-        """Start the time limit for the response to the request that is the oldest now."""
-        if self._due is not None:
-            self._health.forgive(self._due)
-        self._due = self._health.expect("Produce", _REPLICATION_TIME) if self else None
 
 
 # -- Compression, without blocking the event loop for long
 
 
 _PER_TURN = {GZIP: 65_536, SNAPPY: 524_288, LZ4: 524_288, ZSTD: 262_144}
-"""Bytes of records that a codec compresses in a millisecond or less, at its default level."""
+"""Bytes of records to compress per iteration of the event loop, by codec: at its default level, the
+codec takes a millisecond or less for them."""
 
 _PER_TURN_HIGH_LEVEL = 32_768
 """`_PER_TURN` for levels above `_HIGHEST_FAST_LEVEL`, which compress more slowly."""
@@ -220,9 +242,9 @@ _PER_TURN_HIGH_LEVEL = 32_768
 _HIGHEST_FAST_LEVEL = {GZIP: 6, LZ4: 2, ZSTD: 3}
 
 _LIMIT_GROWTH_TIME = 0.02
-"""Seconds since the start of a request after which the limit per iteration of the event loop grows:
-twice the bytes after twice this time, and so on. A busy application may send more bytes in each
-iteration than the constant limit, so that its batches would fill the buffer memory.
+"""Seconds since the begin of a request after which the limit per iteration of the event loop grows:
+twice the bytes after twice this time, and so on. With a constant limit, the batches of a busy
+application, which may send more bytes in each iteration, would fill the buffer memory.
 """
 
 
@@ -269,8 +291,9 @@ class BatchCompression:
         self._left = self._request_size
 
     def compress(self, now: float) -> bool:
-        """Compress batches until the request is full. Return False if batches are left for the next
-        iteration of the event loop, so that the loop is not blocked.
+        """Compress batches until the request is full or all are compressed, and return True. Return
+        False at the limit for this iteration of the event loop: other batches are compressed in the
+        next one.
         """
         limit = self._per_turn * max(1.0, (now - self._begun_at) / _LIMIT_GROWTH_TIME)
         while self.queues and self._left > 0:
@@ -278,8 +301,8 @@ class BatchCompression:
                 self.has_more = True
                 return False
             batch = self._node.seal_next(self.queues.popleft(), now)
-            # Do not count a batch that is compressed already: it may have to wait, for example in a
-            # backoff.
+            # Do not count a batch that is compressed already: it may not be part of this request,
+            # for example because it backs off.
             if batch is not None and not batch.builder.compressed_size:
                 self._left -= self._compress(batch)
         if self.queues:
@@ -303,9 +326,9 @@ class BatchCompression:
 _GATHER_TIME = 0.005
 """Seconds that an open batch waits for more records while requests are in flight, without linger.
 
-Without in-flight requests the batch is sent at once. Under load, sending at once would cause many
-requests with one or two records each; so the batch is sent after the next response, or after this
-time.
+If no request is in flight, the batch is sent at once. While requests are in flight, that would
+cause many requests with one or two records each. So then the batch is sent after the next response,
+or after this time.
 """
 
 _BUSY_GATHER_TIME = 0.04
@@ -315,12 +338,12 @@ thousand partitions.
 """
 
 _GATHER_SHARE = 4
-"""The least time to gather records, in multiples of the CPU time of sending requests, so that
-sending does not take all the CPU time."""
+"""Shortest time to gather records, as a multiple of the CPU time that sending the last requests has
+taken: otherwise sending could use all the CPU time."""
 
 _LONGEST_GATHER_TIME = 0.2
-"""Seconds beyond the linger time after which an open batch counts as a ready batch. Without this
-limit, ready batches that fill the requests would always overtake the open batch."""
+"""An open batch counts as ready this many seconds after its linger time. Without this limit, ready
+batches that fill all requests could overtake the open batch for ever."""
 
 NAMED_TOPICS_VERSION = 12
 """The last version of ProduceRequest with topic names; later versions have topic ids (KIP-516)."""
@@ -341,11 +364,11 @@ class NodeSender:
     records (`_lingering`), and the queues in the backoff after a failure (`_backing_off`).
 
     While the connection accepts requests, callbacks send the batches: `_on_turn`, in the iteration
-    of the event loop after the batch was opened, or `send`, after a response. The task, `run`,
-    connects, and waits while the connection accepts no requests. The callbacks and the task send
-    through `_pump`, which never waits. The batches of a partition are in flight on one connection
-    at a time, so they arrive in order. After a failure the batches of the partition are sent again
-    one by one, oldest first.
+    of the event loop after the batch was opened, or `send`, after a response. `add` sends a lone
+    record itself. The task `run` connects, and waits while the connection accepts no requests. The
+    callbacks and the task send by `_pump`, which never waits. The batches of a partition are in
+    flight on one connection at a time, so they arrive in order. After a failure the batches of the
+    partition are sent again one by one, oldest first.
     """
 
     def __init__(self, node_id: int, sender: Sender) -> None:
@@ -355,6 +378,9 @@ class NodeSender:
         self._client = completion.client
         self._config = completion.config
         self._accumulator = completion.accumulator
+        self._linger: float = self._config.linger
+        self._max_in_flight: int = self._config.max_in_flight_requests
+        self._max_request_size: int = self._config.max_request_size
         self._log = SubjectLog(log, self._config.subject)
         self.health = broker_health(self._client, node_id, self._log, sender.health.look)
         self.requests = InFlightRequests(self.health, completion, self)
@@ -370,6 +396,11 @@ class NodeSender:
         """The version of the last request on `_connection`; None before the first request."""
         self._wake = asyncio.Event()
         self._turn: asyncio.Handle | None = None
+        self._is_pumping = False
+        """Whether `_pump` runs. A callback of the application may then send a record, which must
+        not overtake batches that `_pump` has removed from their queues and not sent yet."""
+        self._sent_lone = False
+        """Whether the last request had a single record."""
         self._context = copy_context()
         """The context variables of the producer's `start()`, for callbacks."""
         self._timer = DeadlineTimer(self._loop, self._pump_soon)
@@ -382,24 +413,35 @@ class NodeSender:
 
     # -- the queues
 
-    def add(self, queue: PartitionQueue) -> None:
-        """Schedule the oldest batch of `queue`, which may be new, sealed, or requeued."""
+    def add(self, queue: PartitionQueue, is_awaited: bool = False) -> None:
+        """Add `queue` to `_ready`, or to `_lingering` if its oldest batch may wait for more
+        records, and schedule the next attempt to send. Do nothing if no batch waits.
+
+        `is_awaited`: the batch is new, and the running task awaits its record next. If the last
+        request had a single record, too, no request is in flight, and `linger_ms` is 0, `add` sends
+        the batch at once: a task that awaits each of its records has no more for this request.
+        """
         if not queue.waiting:
             return
+        batch = queue.waiting[0]
         if self.health.failing_since is not None and not self.is_busy:
             self.health.forget()
-        if _is_filling(queue.waiting[0]):
+        if batch.is_filling:
             if queue not in self._ready:
                 self._lingering.add(queue)
-            if not self.requests or self._config.linger:
+            if self._linger:
                 self._pump_soon()
-            else:
+            elif self.requests:
                 self._timer.arm(self._gather_until)
+            elif is_awaited and self._sent_lone and self._turn is None and not self._is_pumping:
+                self._context.run(self._on_turn)
+            else:
+                self._pump_soon()
         else:
             self._lingering.pop(queue, None)
             self._ready[queue] = None
             # At the limit of in-flight requests, `send` is called after the next response.
-            if len(self.requests) < self._config.max_in_flight_requests:
+            if len(self.requests) < self._max_in_flight:
                 self._pump_soon()
 
     def discard(self, queue: PartitionQueue) -> None:
@@ -435,7 +477,7 @@ class NodeSender:
         while not self._is_retired:
             await self._wake.wait()
             self._wake.clear()
-            if self._has_work and await self._connect():
+            if (self._ready or self._lingering or self._backing_off) and await self._connect():
                 self._compression.begin_turn()
                 self.send()
 
@@ -447,7 +489,8 @@ class NodeSender:
 
     def _on_turn(self) -> None:
         self._turn = None
-        self._compression.begin_turn()
+        if self._compression.is_used:
+            self._compression.begin_turn()
         try:
             self.send()
         except BaseException as error:
@@ -455,27 +498,28 @@ class NodeSender:
 
     def send(self) -> None:
         """Send waiting batches, if any; wake `run` if the connection accepts no requests."""
-        if not self._has_work:
+        if not (self._ready or self._lingering or self._backing_off):
             return
         connection = self._connection
         if connection is None or not connection.is_ready:
             self._wake.set()
             return
         self._accumulator.note_yield()
-        self._pump(connection)
+        self._is_pumping = True
+        try:
+            self._pump(connection)
+        finally:
+            self._is_pumping = False
         if self._lingering and not self.requests and self._accumulator.is_yielding:
-            # No request is in flight and no timer is armed, so only this call sends the open
-            # batches when the application pauses.
+            # The application is still sending records: its task has only yielded. Check again in
+            # the next iteration of the event loop, and send the open batches as soon as it no
+            # longer sends. (No request is in flight and no timer is armed, so nothing else would.)
             self._pump_soon()
 
     @property
     def is_busy(self) -> bool:
         """Whether a batch waits to be sent, or a request is in flight."""
-        return bool(self.requests) or self._has_work
-
-    @property
-    def _has_work(self) -> bool:
-        return bool(self._ready or self._lingering or self._backing_off)
+        return bool(self.requests or self._ready or self._lingering or self._backing_off)
 
     async def _connect(self) -> bool:
         """Connect unless connected, and wait until the connection accepts requests; return whether
@@ -489,8 +533,8 @@ class NodeSender:
             if connection is None or not connection.is_open:
                 connection = await self._client.connection(self.node_id)
             if self._config.acks == 0 and connection is not self._connection:
-                # With acks=0 there is no response: a broker that does not lead a partition of the
-                # request closes the connection.
+                # With acks=0 there is no response. A broker that is not the leader of a partition
+                # in the request closes the connection, so then request metadata.
                 why = f"node {self.node_id} has closed the connection of a producer with acks=0"
                 connection.closed.add_done_callback(lambda _: self._client.doubt_metadata(why))
             if connection is not self._connection:
@@ -506,9 +550,9 @@ class NodeSender:
             for queue in (*self._ready, *self._lingering, *self._backing_off):
                 self._completion.fail_waiting(queue, error)
         except KafkaError as error:
-            # Retry even after refused credentials, which were accepted when the client started:
-            # while they are rotated, or during an outage of the identity provider, brokers may
-            # refuse them temporarily.
+            # Retry even if the credentials were rejected: they were accepted when the client
+            # started, and may be rejected for a while, during a rotation or an outage of the
+            # identity provider.
             self.health.note(error)
             self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._ready, *self._lingering, *self._backing_off):
@@ -525,7 +569,8 @@ class NodeSender:
         Which event leads to a request, and why no batch is forgotten:
 
         1. A batch is opened while no request is in flight. `add` adds its queue to `_lingering` and
-           schedules `_on_turn`, which sends the batch: a lone record does not wait.
+           schedules `_on_turn`, which sends the batch: a lone record does not wait. `add` calls
+           `_on_turn` itself for the record of a task that waits for each of its records.
         2. More batches are opened while the request is in flight. `add` arms the timer for
            `_gather_until`; the batches gather records.
         3. If the response comes first, the request completes, and `send` calls `_pump`. If no
@@ -551,35 +596,37 @@ class NodeSender:
         a pending event: a response, the timer, `_on_turn`, or `_wake`.
         """
         start = now = self._loop.time()
-        limit = self._config.max_in_flight_requests
+        limit = self._max_in_flight
         is_ready = True
-        while len(self.requests) < limit and (
+        while (
             self._ready or self._lingering or self._backing_off or self._compression.queues
-        ):
+        ) and len(self.requests) < limit:
             if not is_ready and not connection.is_ready:
                 # The connection is lost, throttled, or its write buffer is full: wake `run`, which
                 # waits for a connection.
                 self._wake.set()
                 return
-            is_ready = False  # check `connection.is_ready` again before another request
+            is_ready = False  # the caller has checked `is_ready` before the first request only
             batches = self._collect(now)
             if not batches:
                 break
-            self._dispatch(connection, batches)
-            now = self._loop.time()
-            self._gather_until = now + max(_GATHER_TIME, _GATHER_SHARE * (now - start))
-        if self._lingering and self.requests and not self._config.linger:
+            now = self._dispatch(connection, batches, now)
+            gather_time = _GATHER_SHARE * (now - start)
+            self._gather_until = now + (gather_time if gather_time > _GATHER_TIME else _GATHER_TIME)
+        if self._lingering and self.requests and not self._linger:
             if now < self._gather_until:
                 self._timer.arm(self._gather_until)
             elif self._accumulator.is_yielding:
-                # Try again in the next iteration of the event loop, when the application may pause.
+                # The application is still sending records: its task has only yielded. Check again
+                # in the next iteration of the event loop, and send the open batches as soon as it
+                # no longer sends.
                 self._timer.arm(now)
 
     def _collect(self, now: float) -> Batches:
         """Move batches into flight for one request, and return these batches: first one batch of
         each ready queue, then open batches that have lingered."""
         batches: Batches = []
-        left = self._config.max_request_size
+        left = self._max_request_size
         for queue in self._due_queues(now):
             batch = self._next_batch(queue, now)
             if batch is None:
@@ -589,12 +636,12 @@ class NodeSender:
                 size = batch.builder.compressed_size
                 if not size:
                     continue  # the batch is compressed for the next request
-            if size > self._config.max_request_size and self._completion.split_unsent(queue, batch):
+            if size > self._max_request_size and self._completion.split_unsent(queue, batch):
                 self._wake.set()
                 continue
             if batches and size > left:
-                # Send the request now, so that this batch is the first of the next request. If the
-                # request were filled up, smaller batches could overtake this batch for ever.
+                # End the request here, so that this batch is the first of the next request. If
+                # smaller batches filled the request, they could overtake this batch for ever.
                 return batches
             if not queue.take(self, self._completion.id_state, now):
                 self._completion.request_identity()
@@ -603,9 +650,13 @@ class NodeSender:
                 continue
             left -= size
             batches.append((queue, batch))
-            self.discard(queue)  # added at the end below, so that partitions take turns
+            # Add the queue at the end again, so that partitions take turns.
+            if queue in self._ready:
+                del self._ready[queue]
+            if queue in self._lingering:
+                del self._lingering[queue]
             if queue.waiting:
-                if _is_filling(queue.waiting[0]):
+                if queue.waiting[0].is_filling:
                     self._lingering.add(queue)
                 else:
                     self._ready[queue] = None
@@ -619,9 +670,11 @@ class NodeSender:
         if self._backing_off and now >= self._retry_at:
             self._end_backoffs(now)
         elif self._backing_off:
-            # Arm the timer again, because it may have fired for another purpose before `_retry_at`.
+            # Arm the timer again: it may have fired before `_retry_at`, for another purpose.
             self._timer.arm(self._retry_at)
-        late = now - self._config.linger - _LONGEST_GATHER_TIME
+        if not self._compression.is_used and not self._linger and not self._ready:
+            return tuple(self._lingering) if self._may_send_open(now) else ()
+        late = now - self._linger - _LONGEST_GATHER_TIME
         self._ready.update(self._lingering.pop_created_before(late))
         if not self._compression.is_used:
             return (*self._ready, *self._lingered(now))
@@ -643,7 +696,7 @@ class NodeSender:
             return None
         batch = self._next_batch(queue, now)
         if batch is not None and queue in self._lingering:
-            # The sealed batch must not linger, however long the compression takes.
+            # A sealed batch does not linger, however long the compression takes.
             del self._lingering[queue]
             self._ready[queue] = None
         return batch
@@ -666,9 +719,9 @@ class NodeSender:
 
     def _lingered(self, now: float) -> Iterator[PartitionQueue]:
         """Yield the queues whose open batch has waited long enough for more records."""
-        linger = self._config.linger
+        linger = self._linger
         if not linger:
-            if self._lingering and self._may_send_open(now):
+            if self._may_send_open(now):
                 yield from tuple(self._lingering)
             return
         if self._accumulator.memory.has_waiters:
@@ -681,16 +734,21 @@ class NodeSender:
             yield queue
 
     def _may_send_open(self, now: float) -> bool:
-        """Return whether open batches are sent now, if the linger time is 0."""
-        if self.requests and now < self._gather_until:
+        """Return whether open batches are sent now, with a linger time of 0: not while they gather
+        records during a request, nor, for a limited time, while the application is sending."""
+        if not self._lingering or (self.requests and now < self._gather_until):
             return False
         if not self._accumulator.is_yielding:
             return True
-        oldest = next(iter(self._lingering)).waiting
-        return not oldest or now >= oldest[0].created + _BUSY_GATHER_TIME
+        queue = next(iter(self._lingering))
+        if not queue.waiting:
+            return True
+        oldest = queue.waiting[0]
+        return now >= oldest.created + _BUSY_GATHER_TIME
 
     def _next_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """Return the oldest batch of `queue`, sealed; None if the batch has to wait."""
+        """Seal and return the oldest batch of `queue`. Return None if there is no batch, the queue
+        backs off, or the batch must not be in flight together with other batches."""
         if not queue.waiting:
             self.discard(queue)
             return None
@@ -716,14 +774,17 @@ class NodeSender:
         1. Five batches are sent. All are written, but the response to batch 1 is an error.
         2. Batch 1 is sent again, and batch 6 is sent before the response comes.
         3. Batch 6 is written; the response to batch 1 is an error again.
-        4. Batch 1 is sent for the third time. The leader no longer recognizes it, and reports a
-           gap. Under a new epoch batch 1 would be written twice.
+        4. Batch 1 is sent for the third time. The leader no longer recognizes it, and responds with
+           OUT_OF_ORDER_SEQUENCE_NUMBER. With a new epoch batch 1 would be written twice.
         """
         is_pipelined = self._completion.id_state is not None or self._config.acks == 0
-        return is_pipelined and queue.in_flight_from is self and not queue.in_flight[0].goes_alone
+        first = queue.in_flight[0]
+        return is_pipelined and queue.in_flight_from is self and not first.goes_alone
 
-    def _dispatch(self, connection: BrokerConnection, batches: Batches) -> None:
-        """Send one Produce request with `batches`."""
+    def _dispatch(self, connection: BrokerConnection, batches: Batches, now: float) -> float:
+        """Send one Produce request with `batches`, and add it to the in-flight requests. If it
+        cannot be sent, add it as a failed request. `now` is the loop time of the call; return the
+        loop time of its end."""
         config = self._config
         request = ProduceRequest(
             transactional_id=config.transactional_id,
@@ -738,22 +799,25 @@ class NodeSender:
                 version = connection.pick(ProduceRequest, self._max_version)
                 _check_version(version, self._codec)
                 self._version = version
-            topic_ids: dict[str, bytes] = {}
-            if version > NAMED_TOPICS_VERSION:
-                topic_ids = _ids_of_topics(self._client.cluster, batches)
-                if not topic_ids:
-                    version = NAMED_TOPICS_VERSION
-            batches = self._fill(request, batches, version, topic_ids)
+            batches = self._fill(request, batches, version)
             if not batches:
-                return
-            self._completion.meter.dispatched(batches)
+                return self._loop.time()
+            if version > NAMED_TOPICS_VERSION and not _name_by_id(request, self._client.cluster):
+                version = NAMED_TOPICS_VERSION
+            self._completion.meter.dispatched(batches, now)
             response = connection.send_nowait(
                 request, version, on_response=partial(self.requests.on_response, request)
             )
         except KafkaError as error:
             response = self._loop.create_future()
             response.set_exception(error)
-        self.requests.add(ProduceInFlight(request, response, batches, self._loop.time()))
+        self._sent_lone = False
+        if len(batches) == 1:
+            lone = batches[0][1]
+            self._sent_lone = lone.builder.record_count == 1
+        now = self._loop.time()
+        self.requests.add(ProduceInFlight(request, response, batches, now))
+        return now
 
     @property
     def _max_version(self) -> int | None:
@@ -764,50 +828,41 @@ class NodeSender:
             return None
         return CLIENT_ADDS_VERSION
 
-    def _fill(
-        self, request: ProduceRequest, batches: Batches, version: int, topic_ids: dict[str, bytes]
-    ) -> Batches:
+    def _fill(self, request: ProduceRequest, batches: Batches, version: int) -> Batches:
         """Add batches to `request`, and return them; fail batches that cannot be encoded."""
         topics: dict[str, TopicProduceData] = {}
         added = []
         for queue, batch in batches:
             try:
-                records = self._encode(batch, version)
+                records: bytes | bytearray | memoryview = batch.builder.build(
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    batch.base_sequence,
+                    self._config.transactional_id is not None,
+                )
+                if version < _FIRST_V2_BATCH:
+                    records = self._down_convert(records, version)
             except KafkaError as error:
                 self._completion.fail(queue, batch, error)
                 continue
             name, number = queue.partition
-            topic = topics.get(name)
-            if topic is None:
-                topic_id = topic_ids.get(name, ZERO_UUID)
-                topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
+            data = PartitionProduceData(index=number, records=records)
+            if name in topics:
+                topics[name].partition_data.append(data)
+            else:
+                topic = TopicProduceData(name=name, topic_id=ZERO_UUID, partition_data=[data])
                 topics[name] = topic
-            topic.partition_data.append(PartitionProduceData(index=number, records=records))
+                request.topic_data.append(topic)
             added.append((queue, batch))
-        request.topic_data = list(topics.values())
         return added
 
-    def _encode(self, batch: ProducerBatch, version: int) -> bytes | bytearray | memoryview:
-        """Return the bytes of `batch` for this version; brokers before Kafka 0.11 get the older
-        formats.
+    def _down_convert(self, records: bytes | bytearray | memoryview, version: int) -> bytes:
+        """Return the records in the older format of this version, for brokers before Kafka 0.11.
 
-        Raises IllegalArgumentError if those formats cannot encode the records.
+        Raises IllegalArgumentError if that format cannot encode the records.
         """
-        records = batch.builder.build(
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            self._config.transactional_id is not None,
-        )
-        if version >= _FIRST_V2_BATCH:
-            return records
         magic = 1 if version >= _FIRST_TIMESTAMPED else 0
         return down_convert(records, magic, self._codec, self._config.compression_level)
-
-
-def _is_filling(batch: ProducerBatch) -> bool:
-    """Return whether `batch` may wait for more records."""
-    return batch.state == BatchState.OPEN and not batch.has_grown
 
 
 def _check_version(version: int, codec: int) -> None:
@@ -819,14 +874,11 @@ def _check_version(version: int, codec: int) -> None:
         )
 
 
-def _ids_of_topics(cluster: ClusterMetadata, batches: Batches) -> dict[str, bytes]:
-    """Return the topic ids of `batches` by topic; {} if the id of a topic is unknown."""
-    ids: dict[str, bytes] = {}
-    for queue, _ in batches:
-        topic = queue.partition.topic
-        if topic not in ids:
-            topic_id = cluster.topic_id(topic)
-            if topic_id is None:
-                return {}
-            ids[topic] = topic_id
-    return ids
+def _name_by_id(request: ProduceRequest, cluster: ClusterMetadata) -> bool:
+    """Set the topic ids of `request`; return False if the id of a topic is unknown."""
+    for topic in request.topic_data:
+        topic_id = cluster.topic_id(topic.name)
+        if topic_id is None:
+            return False
+        topic.topic_id = topic_id
+    return True

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import cached_property
 from types import CoroutineType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _clock
-from aiokafka._callbacks import refuse_awaitable
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.options import MISSING, show_options, with_options
+from aiokafka._config.options import (
+    MISSING,
+    apply_defaults,
+    naming_defaults,
+    show_options,
+    with_options,
+)
 from aiokafka._config.producer import ProducerConfig
 from aiokafka._health import ProducerState
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import OF_PRODUCERS, SharedStart, made_for, origin, refuse_other_loop
-from aiokafka._telemetry.reporter import Reporting
+from aiokafka._telemetry import Reporting
 from aiokafka._typing import (
     KeyGiven,
     KeySent,
@@ -67,9 +71,8 @@ __all__ = ["AIOKafkaProducer", "ProducerSettings", "TransactionContext"]
 
 @with_options({"_given": ProducerConfig, "_given.client": ClientConfig})
 class ProducerSettings:
-    """The options of a producer as attributes, which programs read.
-
-    A subclass may set attributes of these names; the producer ignores them.
+    """The options of a producer as attributes, which programs read. A subclass may set attributes
+    with these names; the producer does not use their values.
     """
 
     _given: ProducerConfig
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
     from aiokafka.interceptors import ProducerRecord
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
+    from aiokafka.producer._serialization import Serialized, Serializers
     from aiokafka.producer.transactions import ProducerTransactions
 else:
     ProducerHealth = later("aiokafka.health.ProducerHealth")
@@ -94,9 +98,11 @@ else:
     ProducerInterception = later("aiokafka._interception.ProducerInterception")
     ProducerRecord = later("aiokafka.interceptors.ProducerRecord")
     ProducerTransactions = later("aiokafka.producer.transactions.ProducerTransactions")
+    Serialized = Any
+    Serializers = later("aiokafka.producer._serialization.Serializers")
 
 
-# Programs for aiokafka import this object and pass it for an argument that is not given.
+# Programs for aiokafka 0.14 import this object, and pass it for an argument that is not given.
 _missing: Any = MISSING
 
 _NO_MEMORY = "brokers take records more slowly than they are sent, or do not respond"
@@ -126,86 +132,122 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
-    - `acks`: Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
-      "all" (or -1) every replica in sync. By default "all".
-    - `enable_idempotence`: Let the broker drop what a retry would write twice. By default on,
-      unless acks is set to 0 or 1; always on with a transactional_id.
-    - `transactional_id=None`: Name of the producer across restarts; turns transactions on.
-    - `transaction_timeout_ms=60000`: The broker aborts a transaction that lasts longer.
-    - `key_serializer=None`: Turns the key given to send into bytes, or None for none.
-    - `value_serializer=None`: Turns the value given to send into bytes, or None for none.
-    - `partitioner=DefaultPartitioner()`: Chooses a partition: partitioner(key bytes, all
-      partitions, available partitions). By default as Java's client does, see DefaultPartitioner.
-    - `compression_type=None`: How batches are compressed.
-    - `compression_level=None`: Level of the codec, where it has levels; None for its default.
-    - `max_batch_size=16384`: Size in bytes at which a batch is full. Unless it is set, batches that
-      wait behind others of their partition grow to 1 MB.
-    - `max_request_size=1048576`: Largest size of a request in bytes.
-    - `linger_ms=0`: How long a batch that is not full waits for more records.
-    - `buffer_memory=33554432`: Bytes of records that may wait to be sent; beyond it send waits.
-    - `max_block_ms=60000`: How long send waits for metadata and for memory.
-    - `delivery_timeout_ms`: Time within which a record is delivered or fails, retries included. By
-      default 120000, or linger_ms + request_timeout_ms when that is more.
-    - `max_in_flight_requests_per_connection=5`: Requests that may be in flight to each broker; at
-      most 5 with idempotence.
-    - `interceptors=()`: See records on their way out, and may change them, in this order.
-    - `metrics_collector=None`: Is called with what becomes of the batches.
-    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
-      suffice; the port is 9092 where none is given.
-    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
-      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
-      (KIP-235).
-    - `client_id`: Name of the client in the broker's logs; None for the default.
-    - `request_timeout_ms=40000`: How long to wait for the response to a request.
-    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
-      further failure.
-    - `retry_backoff_max_ms=1000`: Longest pause between retries.
-    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
-      further failure.
-    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
-    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
-      with every further failure.
-    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
-      made.
-    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+    - `acks`: Number of replicas that must have written a record before the broker acknowledges it:
+      0 none (and no response), 1 the leader, "all" (or -1) all in-sync replicas. By default "all".
+    - `enable_idempotence`: Let the broker discard duplicates of records that are sent again. By
+      default True, unless acks is 0 or 1, or max_in_flight_requests_per_connection is above 5;
+      always True with a transactional_id.
+    - `transactional_id=None`: Id of the producer that stays the same after a restart; enables
+      transactions.
+    - `transaction_timeout_ms=60000`: Time after which the coordinator aborts an open transaction.
+    - `key_serializer=None`: Converts the key given to send to bytes, or to None for no key; see
+      value_serializer.
+    - `value_serializer=None`: Converts the value given to send to bytes, or to None for no value.
+      It is called with the value, and with a SerializationContext if its second parameter has the
+      name ctx; it returns the result or an awaitable, which send awaits.
+    - `partitioner=DefaultPartitioner()`: Returns the partition of a record: partitioner(key bytes,
+      all partitions, available partitions). By default the same as in the Java client: see
+      DefaultPartitioner.
+    - `partitioner_rack_aware=False`: Send records without a key only to partitions whose leader is
+      in client_rack, if there is one (KIP-1123). No effect with a partitioner of your own.
+    - `compression_type=None`: Codec with which batches are compressed; None: not compressed.
+    - `compression_level=None`: Level of the codec, if it has levels; None for the codec's default.
+    - `max_batch_size=16384`: Size in bytes at which a batch is full. By default, batches that wait
+      behind others of their partition grow up to 1 MB.
+    - `max_request_size=1048576`: Maximum size of a request in bytes.
+    - `linger_ms=0`: Time that a batch waits for more records before it is sent, unless it is full.
+    - `buffer_memory=33554432`: Maximum number of bytes in records that wait to be sent. If it is
+      used up, send waits.
+    - `max_block_ms=60000`: Time that send waits for metadata and buffer memory.
+    - `delivery_timeout_ms`: Time in which a record is delivered, retries included, or fails. By
+      default 120000, or linger_ms + request_timeout_ms if that is more.
+    - `max_in_flight_requests_per_connection=5`: Maximum number of in-flight requests to each
+      broker; at most 5 with idempotence.
+    - `interceptors=()`: Interceptors that get the records before they are sent, and may change
+      them; called in this order.
+    - `metrics_collector=None`: Is called with the outcome of each batch.
+    - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
+      they return the addresses of all other brokers. The port is 9092 if none is given. A function
+      or coroutine function is called whenever the client connects to them, also after an outage of
+      all known brokers.
+    - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
+      bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
+      the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
+      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
+      default.
+    - `request_timeout_ms=40000`: Time to wait for the response to a request.
+    - `retry_backoff_ms=100`: Time to wait before a failed request is sent again; doubles after
+      every further failure.
+    - `retry_backoff_max_ms=1000`: Maximum time between two attempts of a request.
+    - `reconnect_backoff_ms=50`: Time to wait before the client connects to a broker again after a
+      failure; doubles after every further failure.
+    - `reconnect_backoff_max_ms=1000`: Maximum time between two attempts to connect to a broker.
+    - `socket_connection_setup_timeout_ms=10000`: Time in which a connection has to be established,
+      authentication included; doubles after every failure, until a connection succeeds.
+    - `socket_connection_setup_timeout_max_ms=30000`: Maximum of the time in which a connection has
+      to be established.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this time; None:
       never.
-    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
-    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
-    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
-      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
-      None for never.
-    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
-    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
-      when it is asked for it.
-    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
-      client does so only if it is set.
-    - `client_rack=None`: Rack of a consumer, to read from a replica near by (KIP-392, Kafka 2.4);
-      told to the group, whose assignor may prefer partitions with such a replica. Other clients do
-      not use it.
-    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
-      without SASL.
-    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
-      needed for SSL and SASL_SSL.
-    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
-    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+    - `metadata_max_age_ms=300000`: Refresh the metadata of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Remove a topic from the metadata if it was not used for this
+      time (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Connect to bootstrap_servers again if no
+      known broker returns metadata: as soon as all known brokers have been tried, or at the latest
+      after this time; None: never.
+    - `metadata_cluster_check_enable=True`: Let each broker check on connect that it is the expected
+      node of the expected cluster; if not, connect to bootstrap_servers again (KIP-1242, Kafka
+      4.4). No effect if metadata_recovery_rebootstrap_trigger_ms is None.
+    - `receive_message_max_bytes=268435456`: Reject a response that is larger than this number of
+      bytes.
+    - `allow_auto_create_topics=True`: Let a broker create a missing topic when the client requests
+      its metadata, if the broker is configured so (auto.create.topics.enable).
+    - `enable_metrics_push=True`: Push metrics to brokers that request them (KIP-714). In an admin
+      client the default is False.
+    - `client_rack=None`: Rack of the client. A consumer fetches from a replica in this rack
+      (KIP-392, Kafka 2.4), and the group's assignor may prefer partitions with a replica in it. A
+      producer uses it with partitioner_rack_aware. Other clients do not use it.
+    - `dialer=None`: Function or coroutine function that gets a BrokerAddress before each connect,
+      and returns another address to connect to, a connected socket, a Dialed, or None for the
+      address as it is. TLS checks the advertised host name.
+    - `proxy_url=None`: Proxy for all connections: socks5://host:port, socks4://host:port or
+      http://host:port (HTTP CONNECT), with user:password@ before the host if the proxy needs it.
+      The proxy resolves the names of brokers.
+    - `broker_address_family="any"`: IP version of the addresses to which host names are resolved.
+    - `send_buffer_bytes=None`: Size of the system's send buffer of a connection (SO_SNDBUF); None:
+      the system adapts it.
+    - `receive_buffer_bytes=None`: Size of the system's receive buffer of a connection (SO_RCVBUF);
+      None: the system adapts it.
+    - `socket_options=()`: Options of sockets as (level, option, value), as setsockopt takes them.
+      Connections have TCP_NODELAY and SO_KEEPALIVE anyway.
+    - `security_protocol="PLAINTEXT"`: Protocol of the brokers' listener: with or without TLS, with
+      or without SASL.
+    - `ssl_context=None`: TLS settings, or a function that returns them for each new connection;
+      required for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+      aiokafka.abc.AbstractSaslMechanism for a mechanism of the application.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that returns it for
       each authentication.
-    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
-      authentication.
-    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
-      password its HMAC in base64 (KIP-48).
-    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
-    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
-      broker.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
-      ticket cache, or the first of the keytab.
-    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
-      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that returns it for
+      each authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: authenticate by a delegation token. The user name is
+      the id of the token, the password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI: the first part
+      of their principals.
+    - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
+      default the host name of the connection.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
+      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
+      default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
     _closed: bool | None = None  # None until the constructor has finished
     _is_connected = False
     _is_started = False
+    _is_idle: Callable[[], bool] | None = None  # `is_idle` of `_interception`
 
     def __init__(
         self: AIOKafkaProducer[KeyGiven, ValueGiven],
@@ -219,20 +261,29 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     ) -> None:
         warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
         name = type(self).__name__
-        self._given = config = ProducerConfig.of(
-            name,
-            {
-                **options,
-                "client_id": options.get("client_id")
-                or f"aiokafka-producer-{_clock.next_number()}",
-                "key_serializer": key_serializer,
-                "value_serializer": value_serializer,
-            },
-        )
-        self._demands_idempotence = options.get("enable_idempotence") is True
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
-        self._serializes = key_serializer is not None or value_serializer is not None
+        given, applied = apply_defaults("producer", options)
+        with naming_defaults(applied):
+            self._given = config = ProducerConfig.of(
+                name,
+                {
+                    **given,
+                    "client_id": given.get("client_id")
+                    or f"aiokafka-producer-{_clock.next_number()}",
+                    "key_serializer": key_serializer,
+                    "value_serializer": value_serializer,
+                },
+            )
+        config.client.note_defaults(applied)
+        self._demands_idempotence = given.get("enable_idempotence") is True
+        # Instrumentation for aiokafka 0.14 calls these two.
+        self._key_serializer = self._value_serializer = None
+        self._serializers: Serializers | None = None
+        if key_serializer is not None or value_serializer is not None:
+            from aiokafka.producer._serialization import make_serializers, without_awaitables
+
+            self._serializers = make_serializers(key_serializer, value_serializer)
+            self._key_serializer = without_awaitables("key_serializer", key_serializer)
+            self._value_serializer = without_awaitables("value_serializer", value_serializer)
         self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
         with made_for(loop, name, OF_PRODUCERS) as self._loop:
@@ -256,6 +307,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             self._interception = ProducerInterception(
                 config.interceptors, self._log, config.introduction
             )
+            self._is_idle = self._interception.is_idle
         self._health_monitor = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -336,13 +388,14 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 await self._sender.try_to_obtain_producer_id(deadline)
 
     def _ready_by(self) -> float:
-        # `max_block_ms` is longer than `request_timeout_ms` by default, so a request without a
-        # response can be repeated.
+        # By default `max_block_ms` is longer than `request_timeout_ms`, so there is time to repeat
+        # a request that got no response.
         limit = max(self._given.max_block, self._given.client.request_timeout)
         return self._loop.time() + limit
 
     async def _undo_start(self) -> None:
-        # A client that failed to connect has closed everything, and start() can be repeated.
+        # If the client could not connect, it has closed everything itself, and `start()` can be
+        # called again.
         if self._is_connected:
             self._closed = True
             self._health_monitor.enter(ProducerState.CLOSED)
@@ -352,8 +405,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 self._abandon()
 
     async def _become_transactional(self, transactions: ProducerTransactions) -> None:
-        with self._sender.meter.transacting("init"):
-            await transactions.start(self._ready_by())
+        await self._transact("init", transactions.start(self._ready_by()))
         self._sender.completion.set_id_state(transactions.id_state)
         self._owner.start(transactions.serve_batches(), name="transaction")
 
@@ -390,7 +442,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         await self._shut(deadline)
 
     async def _deliver_rest(self, deadline: float | None) -> None:
-        """Wait until all records are delivered; after `_LONG_STOP` log what delays the delivery."""
+        """Wait until all records are delivered or have failed. After `_LONG_STOP` seconds log what
+        delays the delivery. Raises KafkaTimeoutError at `deadline` (loop time)."""
         soon = self._loop.time() + _LONG_STOP
         if deadline is None or soon < deadline:
             try:
@@ -455,11 +508,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             raise ProducerClosed("the producer is not started: call start() first")
 
     def _check_may_send(self, call: str, number: int | None = None) -> int:
-        """Raise unless `call` may add records now; return the number of the open transaction, 0
-        for a producer without transactions.
+        """Return the number of the open transaction, 0 for a producer without transactions. Raises
+        unless the method named `call` may add records now.
 
-        A call that has waited passes the `number` of its transaction: it must not add its records
-        to a later transaction.
+        A call that has waited passes the `number` of its transaction, and gets an error if this
+        transaction has ended: its records must not become part of a later transaction.
         """
         self._check_usable()
         if self._transactions is None:
@@ -492,23 +545,26 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         after this call returned. Cancelling the future does not undo the send.
 
         The call waits up to `max_block_ms` for metadata and buffer memory, and sometimes for one
-        iteration of the event loop. If it is cancelled while it waits, the record is not sent. Once
-        the call has returned, the record is sent.
+        iteration of the event loop. If it is cancelled while it waits, the record is not sent. When
+        the call has returned, the record will be sent.
         Raises ValueError or TypeError for wrong arguments (often as WrongArgument, which is also an
         AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
         """
         if (interception := self._interception) is not None and (
-            interception.is_idle is None or not interception.is_idle()
+            (is_idle := self._is_idle) is None or not is_idle()
         ):
             sent = self._intercept(
                 interception, topic, value, key, partition, timestamp_ms, headers
             )
             return await sent if type(sent) is CoroutineType else sent  # type: ignore[return-value]
-        if self._serializes:
-            key, value = self._serialize(key, value)
-        # An iterator can be read only once, so convert `headers` to a sequence here.
-        pairs = as_headers(headers) if headers else ()
+        if self._serializers is not None:
+            key, value, pairs, rest = self._serializers.serialize(topic, key, value, headers)
+            if rest is not None:
+                return await self._send_suspended(rest, topic, partition, timestamp_ms)
+        else:
+            # An iterator can be read only once, so convert `headers` to a sequence here.
+            pairs = as_headers(headers) if headers else ()
         future: Future[RecordMetadata] | None = self._append(
             topic, value, key, partition, timestamp_ms, pairs
         )
@@ -527,8 +583,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     ) -> RecordMetadata:
         """Send a record, wait until it is written, and return its metadata.
 
-        If the call is cancelled, the record may still be sent. Raises as `send` does, and the error
-        of the delivery.
+        If the call is cancelled, the record may still be sent. Raises the errors of `send`, and the
+        error of the delivery.
         """
         if (
             self._interception is not None
@@ -537,9 +593,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             or send.__func__ is not _send
         ):
             return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
-        if self._serializes:
-            key, value = self._serialize(key, value)
-        pairs = as_headers(headers) if headers else ()
+        if self._serializers is not None:
+            key, value, pairs, rest = self._serializers.serialize(topic, key, value, headers)
+            if rest is not None:
+                return await (await self._send_suspended(rest, topic, partition, timestamp_ms))
+        else:
+            pairs = as_headers(headers) if headers else ()
         future: Future[RecordMetadata] | None = self._append(
             topic, value, key, partition, timestamp_ms, pairs, True
         )
@@ -547,19 +606,26 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future = await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return await future
 
-    def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
-        if key is None and value is None:
-            # Do not call the serializers: `checked_record` will raise an error for this record.
-            return None, None
-        if self._key_serializer is not None:
-            key = self._key_serializer(key)
-            if type(key) is not bytes and key is not None:
-                refuse_awaitable("key_serializer", key)
-        if self._value_serializer is not None:
-            value = self._value_serializer(value)
-            if type(value) is not bytes and value is not None:
-                refuse_awaitable("value_serializer", value)
-        return key, value
+    async def _send_suspended(
+        self,
+        rest: Coroutine[Any, Any, Serialized],
+        topic: str,
+        partition: int | None,
+        timestamp_ms: float | None,
+    ) -> Future[RecordMetadata]:
+        """Send a record of which a serializer waits: `rest` is the coroutine of
+        `Serializers.serialize`. The record becomes part of the open transaction, if there is
+        one."""
+        number = self._transaction_number()
+        key, value, pairs = await self._finish_serializing(rest)
+        self._check_may_send("send", number)
+        return await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
+
+    async def _finish_serializing(self, rest: Coroutine[Any, Any, Serialized]) -> Serialized:
+        """Wait for a serializer, visibly in `health()`. Nothing else was awaited since the first
+        step of the serializer."""
+        with self.client.waits.on("a serializer", reason="the serializer has not returned"):
+            return await rest
 
     async def _send_declined(
         self,
@@ -570,8 +636,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Future[RecordMetadata]:
-        """Send a record that `MessageAccumulator.append` declined: it needs checks or conversions,
-        or has to wait."""
+        """Send a record for which `MessageAccumulator.append` has returned None: it needs checks or
+        conversions, or has to wait."""
         number = self._check_may_send("send")
         stand_in = vars(self._message_accumulator).get("add_message")
         if stand_in is not None:  # a mock that the test of an application has set
@@ -617,10 +683,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def _wait_for_memory(
         self, topic: str, partition: int | None, need: int, deadline: float
     ) -> tuple[TopicQueues, float]:
-        """Wait until the topic is known and `need` bytes are free; the caller must append without
-        awaiting in between.
+        """Wait until the partition (None = any of the topic) is known and `need` bytes are free.
+        The caller must append before it awaits anything else.
 
         Returns the queues of the topic, and the seconds for which too little memory was free.
+        Raises WrongArgument for a partition that does not exist.
         """
         waited = 0.0
         while True:
@@ -658,7 +725,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> int:
-        """Return the partition to which `send` would append a record with these arguments now."""
+        """Return the partition for a record: `partition`, or the sticky partition, or the choice of
+        the partitioner. Raises WrongArgument for a partition that does not exist."""
         cluster = self.client.cluster
         numbers = cluster.partition_ids(topic)
         if partition is not None:
@@ -686,23 +754,27 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         timestamp_ms: float | None,
         headers: Iterable[tuple[str, bytes | None]] | None,
     ) -> Future[RecordMetadata] | Coroutine[Any, Any, Future[RecordMetadata]]:
-        """Append the record that the interceptors return, and return its future; if an interceptor
-        returns an awaitable, or the record has to wait, return a coroutine of the future."""
+        """Append the record that the interceptors return, and return its future. Return a coroutine
+        of the future if an interceptor returns an awaitable, or the record has to wait."""
         given = tuple(as_headers(headers)) if headers else ()
         if interception.is_full or not self._message_accumulator.is_accepting:
             return self._intercept_patiently(
                 interception, topic, value, key, partition, timestamp_ms, given
             )
         record = interception.on_send(topic, value, key, partition, timestamp_ms, given)
-        transactions = self._transactions
-        number = 0 if transactions is None else transactions.transaction.number
-        if isinstance(record, CoroutineType):
-            return self._send_passed(interception, record, number)
+        if not isinstance(record, interception.record_type):
+            return self._send_passed(interception, record, self._transaction_number())
         try:
-            key, value = record.key, record.value
-            if self._serializes:
-                key, value = self._serialize(key, value)
-            pairs = as_headers(record.headers) if record.headers else ()
+            key, value, headers = record.key, record.value, record.headers
+            if self._serializers is not None:
+                key, value, pairs, rest = self._serializers.serialize(
+                    record.topic, key, value, headers
+                )
+                if rest is not None:
+                    number = self._transaction_number()
+                    return self._send_later(interception, record, rest, number)
+            else:
+                pairs = as_headers(headers) if headers else ()
             future: Any = self._append(
                 record.topic, value, key, record.partition, record.timestamp_ms, pairs
             )
@@ -710,10 +782,14 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             interception.acknowledge(record, None, error)
             raise
         if future is None:
+            number = self._transaction_number()
             return self._send_observed(interception, record, value, key, pairs, number)
-        if interception.observes:
-            future.observe(record, interception.acknowledge)
+        if (observer := interception.observer) is not None:
+            future.observe(record, observer)
         return future  # type: ignore[no-any-return]
+
+    def _transaction_number(self) -> int:
+        return 0 if self._transactions is None else self._transactions.transaction.number
 
     async def _intercept_patiently(
         self,
@@ -725,10 +801,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Future[RecordMetadata]:
-        """Send a record that has to wait, because too many coroutines of interceptors wait, or that
-        `_check_may_send` refuses.
+        """Send a record after a wait, because too many coroutines of interceptors wait. Also called
+        if the producer accepts no records: `_check_may_send` then raises the reason.
 
-        Raises KafkaTimeoutError if the coroutines do not run within `max_block_ms`.
+        Raises KafkaTimeoutError if too many coroutines still wait after `max_block_ms`.
         """
         if "add_message" in vars(self._message_accumulator):  # a mock of the application's tests
             return await self._send_declined(topic, value, key, partition, timestamp_ms, headers)
@@ -740,19 +816,42 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def _send_passed(
         self,
         interception: ProducerInterception,
-        passed: ProducerRecord | CoroutineType[Any, Any, ProducerRecord],
+        passed: ProducerRecord | Coroutine[Any, Any, ProducerRecord],
         number: int,
     ) -> Future[RecordMetadata]:
         """Send the record that the interceptors return, in transaction `number`."""
-        record = await passed if isinstance(passed, CoroutineType) else passed
+        record = passed if isinstance(passed, interception.record_type) else await passed
         try:
             self._check_may_send("send", number)
-            key, value = self._serialize(record.key, record.value)
-            headers = as_headers(record.headers)
+            key, value, headers = record.key, record.value, record.headers
+            if self._serializers is not None:
+                key, value, pairs, rest = self._serializers.serialize(
+                    record.topic, key, value, headers
+                )
+            else:
+                pairs, rest = as_headers(headers), None
         except Exception as error:
             interception.acknowledge(record, None, error)
             raise
-        return await self._send_observed(interception, record, value, key, headers, number)
+        if rest is not None:
+            return await self._send_later(interception, record, rest, number)
+        return await self._send_observed(interception, record, value, key, pairs, number)
+
+    async def _send_later(
+        self,
+        interception: ProducerInterception,
+        record: ProducerRecord,
+        rest: Coroutine[Any, Any, Serialized],
+        number: int,
+    ) -> Future[RecordMetadata]:
+        """Send `record`, of which a serializer waits (`rest`), in transaction `number`."""
+        try:
+            key, value, pairs = await self._finish_serializing(rest)
+            self._check_may_send("send", number)
+        except (Exception, asyncio.CancelledError) as error:
+            interception.acknowledge(record, None, error)
+            raise
+        return await self._send_observed(interception, record, value, key, pairs, number)
 
     async def _send_observed(
         self,
@@ -763,8 +862,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         headers: Headers,
         number: int,
     ) -> Future[RecordMetadata]:
-        """Send `record`, whose serialized fields are given, and call `on_acknowledgement` with its
-        outcome."""
+        """Send `record` with the serialized `value` and `key`, and call `on_acknowledgement` with
+        its outcome, even if this call raises or is cancelled."""
         try:
             future: Any = await self._send_checked(
                 record.topic, value, key, record.partition, record.timestamp_ms, headers, number
@@ -773,16 +872,25 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             # A call that is cancelled while it waits sends nothing: report the cancellation, too.
             interception.acknowledge(record, None, error)
             raise
-        if interception.observes:
-            future.observe(record, interception.acknowledge)
+        if interception.observer is not None:
+            future.observe(record, interception.observer)
         return future  # type: ignore[no-any-return]
 
     # -- batches
 
-    def create_batch(self) -> BatchBuilder:
-        """Return an empty batch of up to `max_batch_size` bytes, for `send_batch`."""
+    def create_batch(self, *, topic: str | None = None) -> BatchBuilder:
+        """Return an empty batch of up to `max_batch_size` bytes, for `send_batch`.
+
+        `topic` is the topic for serializers that take a context, which need it; `send_batch` then
+        accepts no other topic. Raises WrongArgument (a ValueError) if such serializers lack it.
+        """
+        serializers = self._serializers
+        if topic is not None:
+            check_topic(topic)
+        elif serializers is not None and serializers.takes_context:
+            raise WrongArgument("topic: create_batch() needs it: a serializer takes a context")
         builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
-        return BatchBuilder(builder, self._key_serializer, self._value_serializer)
+        return BatchBuilder(builder, serializers, topic)
 
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None = None
@@ -793,8 +901,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         keyword argument.
 
         A batch that was not closed accepts the records of later `send` calls for the partition
-        until the batch is full. The call waits as `send` does; if it is cancelled while it waits,
-        the batch is not sent and can be sent again. Raises as `send` does, WrongArgument (a
+        until the batch is full. The call waits like `send`; if it is cancelled while it waits, the
+        batch is not sent and can be passed again. Raises the errors of `send`, WrongArgument (a
         ValueError) for an empty batch, IllegalStateError for a batch that was sent before.
         """
         number = self._check_may_send("send_batch")
@@ -818,7 +926,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     @property
     def _txn_manager(self) -> ProducerIdState | None:
-        """The producer id and the sequence numbers, under the name that programs for aiokafka read.
+        """The producer id and the sequence numbers. Programs for aiokafka 0.14 read this attribute.
 
         Without a producer id: None, or an empty state with `enable_idempotence=True`.
         """
@@ -835,27 +943,28 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._check_usable()
         return self._transactions
 
-    @contextmanager
-    def _transacting(self, call: str) -> Iterator[None]:
-        """Measure the duration of the block for the metric of `call`; raise ProducerClosed if
-        `stop()` interrupts the block."""
+    async def _transact(self, call: str, work: Awaitable[None]) -> None:
+        """Await `work`, and add its duration to the metric of `call`. Raise ProducerClosed if
+        `work` raises IllegalStateError after `stop()` was called."""
+        began_at = self._loop.time()
         try:
-            with self._sender.meter.transacting(call):
-                yield
+            await work
         except IllegalStateError as error:
             if not self._closed:
                 raise
             raise ProducerClosed(f"the producer was stopped before {call} was done") from error
+        finally:
+            self._sender.meter.transacted(call, self._loop.time() - began_at)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction: records that are sent from now on are part of the transaction.
 
-        A commit or an abort that was cancelled is finished first, and its error is raised, such as
-        ProducerFenced. Raises IllegalOperation without a `transactional_id`, and
-        TransactionStateError (an IllegalOperation and an AssertionError) if a transaction is open.
+        An abort that was cancelled, or a commit that was cancelled after it was sent, is finished
+        first, and its error is raised, such as ProducerFenced. Raises IllegalOperation without a
+        `transactional_id`, and TransactionStateError (an IllegalOperation and an AssertionError) if
+        a transaction is open, also if its commit was cancelled while it waited for records.
         """
-        with self._transacting("begin"):
-            await self._transactional().begin()
+        await self._transact("begin", self._transactional().begin())
 
     async def commit_transaction(self) -> None:
         """Wait until all records of the transaction are written, then commit.
@@ -866,8 +975,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         short a timeout. After any other error abort the transaction, unless the error has
         `is_fatal`.
         """
-        with self._transacting("commit"):
-            await self._transactional().commit()
+        await self._transact("commit", self._transactional().commit())
 
     async def abort_transaction(self) -> None:
         """Abort the transaction: records that were not sent are dropped, and consumers with
@@ -878,8 +986,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         transaction. Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call
         `abort_transaction` again.
         """
-        with self._transacting("abort"):
-            await self._transactional().abort()
+        await self._transact("abort", self._transactional().abort())
 
     def transaction(self) -> TransactionContext:
         """Return a context manager that begins a transaction, commits it at the end of the block,
@@ -905,8 +1012,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         consumer, but not to this producer.
         After an error without `is_fatal` abort the transaction.
         """
-        with self._transacting("send_offsets"):
-            await self._transactional().send_offsets(offsets, group_id)
+        transactions = self._transactional()
+        await self._transact("send_offsets", transactions.send_offsets(offsets, group_id))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send all records without lingering, and wait until they are delivered or have failed.
@@ -939,7 +1046,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         deadline = self._loop.time() + self._given.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
-    _metadata = property(lambda self: self.client.cluster)  # aiokafka's name of `client.cluster`
+    _metadata = property(lambda self: self.client.cluster)  # an attribute of aiokafka 0.14
 
     @property
     def buffer_available_bytes(self) -> int:
@@ -978,13 +1085,13 @@ class TransactionContext:
             if exc is None:
                 await producer.commit_transaction()
         finally:
-            # After the block no caller would abort a transaction that has failed or is not
-            # committed.
+            # After the block nobody would abort a transaction that is not committed, so abort it
+            # here.
             if transactions.transaction.is_undecided and not producer._closed:
                 try:
                     await producer.abort_transaction()
                 except KafkaError as error:
-                    # Raise the error that led to the abort, and only log this one. The next
+                    # Let the error that led to the abort propagate, and only log this one. The next
                     # `begin_transaction()` repeats the abort first.
                     log.warning("%s: the transaction is not aborted yet: %s", producer, error)
 
@@ -994,6 +1101,6 @@ show_options(
     ProducerConfig,
     ClientConfig,
     SecurityConfig,
-    client_id=None,
-    partitioner=_DEFAULT_PARTITIONER,
+    client_id=lambda: None,
+    partitioner=lambda: _DEFAULT_PARTITIONER,
 )

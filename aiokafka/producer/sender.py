@@ -30,7 +30,7 @@ from aiokafka.producer.batch_completion import BatchCompletion
 from aiokafka.producer.message_accumulator import MessageAccumulator, PartitionQueue
 from aiokafka.producer.node_sender import NodeSender
 from aiokafka.producer.transaction_manager import ProducerIdState
-from aiokafka.protocol.messages.init_producer_id import (
+from aiokafka.protocol.messages.produce import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
@@ -51,8 +51,8 @@ T = TypeVar("T")
 
 _NO_TIMEOUT = 0x7FFFFFFF
 
-# Seconds of backoff after CONCURRENT_TRANSACTIONS: the coordinator completes the last transaction
-# within milliseconds.
+# First backoff in seconds after CONCURRENT_TRANSACTIONS: the coordinator usually completes the last
+# transaction within milliseconds. The backoff grows up to `retry_backoff_max_ms`.
 _CONCURRENT_BACKOFF = 0.002
 
 
@@ -73,18 +73,20 @@ async def retry(
     """Call `attempt` until it succeeds, and return its result. Errors that are retriable or in
     `also_retriable` are retried after a backoff.
 
-    `attempt` must end by `deadline` (loop time) with asyncio.TimeoutError, or with a
-    KafkaTimeoutError that names the reason: a timer here could fire first and lose the reason.
-    Raises KafkaTimeoutError at the deadline with the last failure as its cause.
+    `attempt` must end by `deadline` (loop time) itself, with asyncio.TimeoutError, or with a
+    KafkaTimeoutError that has the reason in its text: a timer here could fire first, and the reason
+    would be lost. Raises KafkaTimeoutError at the deadline with the last failure as its cause.
     """
-    backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
-    concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff_max)
-
     waiting = client.waits.on(what)
+    backoffs: dict[bool, Backoff] = {}  # created after a failure, because most calls have none
 
     def pause(error: KafkaError) -> float:
         waiting.note(error)
-        return (concurrent if isinstance(error, ConcurrentTransactions) else backoff).next()
+        is_concurrent = isinstance(error, ConcurrentTransactions)
+        if is_concurrent not in backoffs:
+            initial = _CONCURRENT_BACKOFF if is_concurrent else client.config.retry_backoff
+            backoffs[is_concurrent] = Backoff(initial, client.config.retry_backoff_max)
+        return backoffs[is_concurrent].next()
 
     def is_retriable(error: KafkaError) -> bool:
         return error.retriable or isinstance(error, also_retriable)
@@ -98,7 +100,7 @@ async def retry(
 
 
 async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
-    """Get a producer id and its first epoch, for a producer without transactions.
+    """Return a producer id and its first epoch, for a producer without transactions.
 
     Any broker can allocate a producer id. After a retriable error the request is sent to another
     broker.
@@ -133,7 +135,7 @@ def identity_in(response: InitProducerIdResponse, what: str) -> ProducerIdentity
 
 
 def check(error_code: int, what: str) -> None:
-    """Raise the exception for `error_code`, with the message `what`; return for code 0."""
+    """Raise the exception for `error_code`, with the message `what`; do nothing for code 0."""
     if error_code == InvalidProducerEpoch.errno:
         # Coordinators before Kafka 2.7 respond with this code to a producer that was fenced.
         raise ProducerFenced()
@@ -152,7 +154,7 @@ class Sender:
     """Routes every partition queue to the NodeSender of its leader.
 
     Owns: the NodeSenders and the background tasks (`owner`). The task `sender_task` fails batches
-    after their delivery timeout.
+    whose delivery timeout is over.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class Sender:
 
     @property
     def _sender_task(self) -> asyncio.Task[None] | None:
-        """aiokafka's name of `sender_task`, which health checks of applications read."""
+        """The name of `sender_task` in aiokafka 0.14, which health checks of applications read."""
         return self.sender_task
 
     @property
@@ -195,10 +197,10 @@ class Sender:
         return sum(len(node.requests) for node in list(self._nodes.values()))
 
     async def wait_for_responses(self, deadline: float) -> None:
-        """Wait until every request that is in flight now has a response, or has failed.
+        """Wait until every request that is in flight now has a response, or has failed. A request
+        may be in flight although all its batches have timed out.
 
-        A request stays in flight after its batches have timed out. Raises KafkaTimeoutError at
-        `deadline` (loop time).
+        Raises KafkaTimeoutError at `deadline` (loop time).
         """
         responses = [each.response for node in self._nodes.values() for each in node.requests]
         if not responses:
@@ -227,16 +229,16 @@ class Sender:
             node.close()
 
     def _on_task_failed(self, error: BaseException) -> None:
-        """Fail all records and waiting calls after `error`, a bug, has ended a background task: no
-        record can be delivered any more."""
+        """Fail all records and waiting calls, because a background task has ended with `error`, a
+        bug: no record can be delivered any more."""
         self.health.look()
         self.accumulator.accept(False)
         self.accumulator.memory.refuse_waiters(lambda: renewed(error))
         self.fail_all(error)
 
     def on_bug(self, name: str, error: BaseException) -> None:
-        """Fail the producer at once with `error`, a bug that a callback of the NodeSender `name`
-        has raised. No task ends with this error, so nothing else would fail the producer.
+        """Fail the producer at once with `error`, a bug, which a callback of the NodeSender `name`
+        has raised. A callback is no task, so the TaskOwner does not notice the error itself.
 
         Raises `error` again if it is not an Exception, such as KeyboardInterrupt.
         """
@@ -247,19 +249,21 @@ class Sender:
     # -- routes
 
     def route_new(self, queue: PartitionQueue) -> None:
-        """Route `queue`, which has a new batch but no NodeSender."""
+        """Route `queue`, which has a new batch but no NodeSender, and keep its topic in the
+        metadata."""
         self._client.touch_topic(queue.partition.topic)
         self.route(queue, self._client.cluster)
 
     def route(self, queue: PartitionQueue, cluster: ClusterMetadata) -> None:
-        """Assign `queue` to the NodeSender of the leader; without a leader, request metadata."""
+        """Assign `queue` to the NodeSender of the leader, and notify it. Without a leader, assign
+        none, and request metadata if a batch waits."""
         leader = cluster.leader_for_partition(queue.partition)
         if leader is None or leader < 0:
             queue.assign(None)
             if queue.waiting:
                 topic, number = queue.partition
-                # In a long outage the topic may exceed `metadata_max_idle_ms`, and would be left
-                # out of metadata requests.
+                # Keep the topic in the metadata: during a long outage its last use may be longer
+                # ago than `metadata_max_idle_ms`.
                 self._client.touch_topic(topic)
                 self._client.look_for_leader(queue.partition, f"no leader for {topic}-{number}")
             return
@@ -312,8 +316,8 @@ class Sender:
                 self.completion.keep_error(newest([], [node.health]))
 
     def _may_forget(self, queue: PartitionQueue) -> bool:
-        """Return whether `queue`, which has no batches, can be removed with its sequence
-        numbers."""
+        """Return whether `queue`, which has no batches, can be removed; if so, its sequence number
+        is removed as well."""
         id_state = self.completion.id_state
         return id_state is None or id_state.forget(queue)
 
@@ -322,7 +326,7 @@ class Sender:
     async def _expire_batches(self) -> None:
         """Fail each batch when its delivery timeout is over.
 
-        The task may sleep until the earliest deadline, although batches are added all the time:
+        The task can sleep until the earliest deadline, although batches are added during the sleep:
 
         1. The task checks all pending batches, and sleeps until `nearest`, their earliest deadline.
         2. A batch that is opened during the sleep has the same `delivery_timeout_ms`, so its
@@ -350,9 +354,10 @@ class Sender:
             await asyncio.sleep(min(nearest - now, idle))
 
     def _touch_topics(self) -> None:
-        """Keep topics in the metadata that have pending batches, or batches since the last check.
+        """Mark topics as used, so that they stay in the metadata: those with pending batches, or
+        with batches since the last call.
 
-        (`MessageAccumulator.append` does not touch the topic, because it runs for each record.)
+        (`MessageAccumulator.append` does not do this, because it runs for each record.)
         """
         sent = {topic: counts.batches for topic, counts in self.meter.topics.items()}
         used = {topic for topic, count in sent.items() if count != self._sent.get(topic)}
@@ -385,14 +390,15 @@ class Sender:
     # -- the producer id
 
     async def obtain_producer_id(self, deadline: float) -> None:
-        """Get a producer id, which makes the producer idempotent. Raises as `init_producer_id`."""
+        """Get a producer id, which makes the producer idempotent. Raises the errors of
+        `init_producer_id`."""
         id_state = ProducerIdState()
         id_state.set_producer_id(*await init_producer_id(self._client, deadline))
         self.completion.set_id_state(id_state)
 
     async def try_to_obtain_producer_id(self, deadline: float) -> None:
-        """Make the producer idempotent; log a warning if the brokers are too old for it, or refuse
-        this client.
+        """Make the producer idempotent, if possible. If the brokers are too old, or the client is
+        not authorized, log a warning instead. Raises other errors of `init_producer_id`.
 
         Does nothing without a known broker: the test of an application may have replaced
         `bootstrap()`.
@@ -409,8 +415,8 @@ class Sender:
             )
 
     async def _renew_producer_id(self) -> None:
-        """Get another producer id whenever brokers no longer accept the current id, or its last
-        epoch is used up.
+        """Get another producer id whenever the state of the producer id wants one: brokers no
+        longer accept the id, or its last epoch is used up. Runs until cancelled.
         """
         wanted = self.completion.identity_wanted
         id_state = self.completion.id_state

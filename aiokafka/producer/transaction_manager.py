@@ -7,25 +7,25 @@ Sequence numbers
 ----------------
 
 A leader remembers, for each producer id, the epoch and the sequence numbers of the last five
-batches that it has written. The leader acknowledges a known batch without writing it again, and
-refuses a batch that does not begin where the last batch ended (OutOfOrderSequenceNumber: a gap). So
-a batch keeps its sequence number for as long as the batch may be in the log (KIP-98).
+batches that it has written. It acknowledges such a batch without writing it again. It refuses a
+batch that does not begin where the last batch ended (OutOfOrderSequenceNumber: a gap). So a batch
+keeps its sequence number as long as the batch may be in the log (KIP-98).
 
 What happens after a failure (KIP-360, without transactions):
 
 1. Batches 1 (numbers 0 to 9), 2 (10 to 19) and 3 (20 to 29) are in flight; `next` is 30.
 2. Batch 1 fails with a retriable error, and moves back to the front of its queue with its number.
    Batches 2 and 3 are refused as gaps, because batch 1 was not written. `is_oldest` is false for
-   both batches: retrying the three batches in order succeeds without a new epoch.
+   both, so no new epoch is needed: the three batches are retried in order.
 3. Another case: batch 1 times out, and may have been written: `is_uncertain`. New batches wait, and
    batches 2 and 3 are sent again under their old numbers. If the leader writes batches 2 and 3,
    batch 1 is in the log, `expected` reaches `next`, and new batches continue the sequence.
-4. If batch 2 is refused as a gap, no undelivered batch precedes it: `has_gap`. The leader will
-   refuse every later number of this epoch, so the sequence restarts at 0 under the next epoch. (If
-   batches 1 and 2 may still be written, batch 2 fails: `BatchCompletion._may_still_be_written`.)
-   A restart is safe only without in-flight batches: a batch in flight with an old number might
-   still be written, and then again under its new number. So `assign_sequence` waits for in-flight
-   batches, clears the numbers of all waiting batches, and increments the epoch.
+4. If batch 2 is refused as a gap instead, no undelivered batch precedes it: `has_gap`. The leader
+   will refuse every later number of this epoch, so the sequence restarts at 0 under the next epoch.
+   (If batches 1 and 2 may still be written, batch 2 fails:
+   `BatchCompletion._may_still_be_written`.) A restart is safe only if no batch is in flight: such a
+   batch might be written with its old number, and again with its new number. So `assign_sequence`
+   waits for in-flight batches, clears the numbers of all waiting batches, and increments the epoch.
 5. After the last epoch (32767) another producer id is needed: `wants_producer_id`.
 
 With transactions only the coordinator allocates epochs: a gap fails the transaction, and the abort
@@ -35,8 +35,7 @@ gets the next epoch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Set
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,6 @@ from aiokafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     NodeNotReadyError,
-    ProducerFenced,
     RequestTimedOutError,
     TransactionalIdAuthorizationFailed,
     TransactionStateError,
@@ -113,13 +111,14 @@ class PartitionSequence:
         self.expected = 0
         """The sequence number that the leader expects next, according to its last response."""
         self.is_uncertain = False
-        """Whether a sequenced batch has failed, so that `expected` may never reach `next`."""
+        """Whether a batch with a sequence number has failed: unless the leader has written it,
+        `expected` never reaches `next`."""
         self.is_unresolved = False
         """Whether a batch has failed although a leader may still write it."""
         self.has_gap = False
         """Whether the leader reported that records before the oldest batch are missing."""
         self.known_id = -1
-        """The producer id that the leader is known to remember, under any epoch; -1 if unknown."""
+        """The producer id that the leader is known to remember, with any epoch; -1 if unknown."""
         self.known_by = -1
         """The node id of the leader that remembers `known_id`."""
         self.used_at = 0.0
@@ -150,10 +149,10 @@ class ProducerIdState:
         self.id_error: BaseException | None = None
         """The error of the last request for a producer id; None after a success."""
         self._first_epoch = -1
-        """The epoch with which a partition begins. This epoch is higher than the epochs of all
-        partitions that were forgotten under the current producer id."""
+        """The epoch with which a partition begins: higher than the epochs of all partitions that
+        were forgotten since the current producer id was set."""
 
-    # -- names of aiokafka's TransactionManager
+    # -- attributes of TransactionManager in aiokafka 0.14
 
     @property
     def transactional_id(self) -> str | None:
@@ -195,12 +194,13 @@ class ProducerIdState:
         self.id_error = error
 
     def discard_producer_id(self, producer_id: int) -> None:
-        """Request another producer id if `producer_id`, which brokers refuse, is current."""
+        """Request another producer id, because brokers refuse `producer_id`; do nothing if it is
+        not the current one."""
         if producer_id == self.producer_id:
             self.wants_producer_id = True
 
     def lacks_id(self, queue: PartitionQueue) -> bool:
-        """Return whether batches of `queue` wait for another producer id."""
+        """Return whether a new batch of `queue` has to wait for another producer id."""
         return self.wants_producer_id and self._needs_preparation(queue.sequence)
 
     # -- sequence numbers
@@ -235,9 +235,9 @@ class ProducerIdState:
         # 4. Batch 0 is sent again. Its number is lower than the numbers in the log, so the leader
         #    refuses batch 0 at every attempt: its records are lost.
         #
-        # So to each leader, the first batch is sent without another batch in flight. Under a new
-        # epoch of a known producer id the leader accepts only 0 as the first number, so there the
-        # first batch needs no such protection.
+        # So to each leader, the first batch of a producer id is sent while no other batch is in
+        # flight. The first batch of a new epoch needs no such protection: if the leader knows the
+        # producer id, it accepts only 0 as the first number of the epoch.
         if queue.in_flight and not _is_known(queue):
             return False
         if not batch.has_sequence:
@@ -248,10 +248,10 @@ class ProducerIdState:
     def forget(self, queue: PartitionQueue) -> bool:
         """Return whether `queue`, which has no batches, can be forgotten with its sequence numbers.
 
-        The leader may still remember the numbers when the queue is recreated. Under the same epoch
-        the leader could mistake the first batch, which begins at 0, for a duplicate. So partitions
-        begin with a higher epoch from now on. With transactions, only the coordinator raises the
-        epoch, so a queue with numbers of the current epoch is kept.
+        The leader may still remember the numbers when the queue is created again, with numbers from
+        0: with the same epoch, it could regard the first batch as a duplicate. So partitions begin
+        with a higher epoch from now on. With transactions, only the coordinator raises the epoch:
+        then return False if the queue has numbers of the current epoch.
         """
         sequence = queue.sequence
         if sequence.generation != self.generation:
@@ -275,7 +275,7 @@ class ProducerIdState:
     def on_success(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Update the sequence after the leader has written `batch`."""
         sequence = queue.sequence
-        if self._is_current(sequence, batch):
+        if batch.has_identity(sequence.producer_id, sequence.epoch):
             sequence.expected = advance(batch.base_sequence, batch.record_count)
             sequence.known_id = batch.producer_id
             assert queue.in_flight_from is not None
@@ -286,7 +286,7 @@ class ProducerIdState:
         With transactions, fail the transaction."""
         sequence = queue.sequence
         transaction = None if self.is_past(batch) else self.transaction
-        if batch.has_sequence and self._is_current(sequence, batch):
+        if batch.has_sequence and batch.has_identity(sequence.producer_id, sequence.epoch):
             sequence.is_uncertain = True
             sequence.is_unresolved |= batch.may_be_written(error)
             if transaction is not None:
@@ -303,19 +303,18 @@ class ProducerIdState:
         """
         if self.transaction is None or not batch.has_sequence:
             return False
-        identity = (self.producer_id, self.producer_epoch)
-        return (batch.producer_id, batch.producer_epoch) != identity
+        return not batch.has_identity(self.producer_id, self.producer_epoch)
 
     def on_gap(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Update the sequence after the leader refused `batch` for its sequence number, epoch or
-        producer id.
+        """Update the sequence after the leader has refused `batch` for its sequence number, epoch
+        or producer id.
 
-        Usually an earlier batch has failed, and all batches are sent again in order. If no earlier
-        batch is left, the leader has lost records, or never got the records of a failed batch: then
-        the sequence has a gap, which needs a new epoch.
+        Usually an earlier batch has failed, and all batches are sent again in order. If `batch` is
+        the oldest undelivered batch, the leader has lost records, or never got the records of a
+        failed batch: then the sequence has a gap, which needs a new epoch.
         """
         sequence = queue.sequence
-        if not self._is_current(sequence, batch):
+        if not batch.has_identity(sequence.producer_id, sequence.epoch):
             return
         sequence.known_id = -1
         if is_oldest(queue, batch):
@@ -327,12 +326,9 @@ class ProducerIdState:
         is_old = sequence.generation != self.generation
         return sequence.is_uncertain or sequence.has_gap or is_old
 
-    def _is_current(self, sequence: PartitionSequence, batch: ProducerBatch) -> bool:
-        return batch.producer_id == sequence.producer_id and batch.producer_epoch == sequence.epoch
-
     def _prepare_sequence(self, sequence: PartitionSequence) -> bool:
-        """Prepare the sequence for a new batch, under another epoch or producer id if necessary.
-        The caller has checked that no batch of the partition is in flight.
+        """Prepare the sequence for a new batch, with another epoch or producer id if necessary, and
+        return True. The caller has checked that no batch of the partition is in flight.
 
         Returns False if the batch must wait for another producer id, or for the abort of the
         transaction.
@@ -357,7 +353,7 @@ class ProducerIdState:
 
 
 TransactionManager = ProducerIdState
-"""aiokafka's name of the class of `producer._txn_manager`."""
+"""The name in aiokafka 0.14 of the class of `producer._txn_manager`."""
 
 
 def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
@@ -368,8 +364,9 @@ def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
 def _is_known(queue: PartitionQueue) -> bool:
     """Return whether the leader of `queue` is known to remember the producer id.
 
-    A new leader may not know the id: if retention deleted the producer's records before a replica
-    copied the log, the replica learns the producer id only from the next record.
+    False after a change of the leader. A new leader may not know the id: if the producer's records
+    were deleted (retention) before the new leader, as a replica, copied the log, it learns the
+    producer id only from the next record.
     """
     sequence, node = queue.sequence, queue.node
     is_same = node is not None and node.node_id == sequence.known_by
@@ -386,8 +383,8 @@ def _precedes(other: ProducerBatch, batch: ProducerBatch) -> bool:
 # -- Requests of a transaction without a response, which brokers may process after its end
 
 
-# Errors after which a request may have been sent, and may still be processed. (REFUSALS: if
-# re-authentication fails, the connection closes with its in-flight requests.)
+# After these errors a request may have been sent, and may still be processed. (REFUSALS: if
+# re-authentication fails, the connection closes, and its in-flight requests get no response.)
 UNANSWERED = (
     KafkaConnectionError,
     NodeNotReadyError,
@@ -399,13 +396,16 @@ UNANSWERED = (
 
 
 class UnansweredRequests:
-    """Collects the possible effects of requests without a response, which brokers may still
-    process.
-
-    A request without a response counts even if its retry has a response.
+    """The requests of a transaction that got no response, by what they may change: brokers may
+    still process them. Such a request counts even if its retry got a response.
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all pending requests, because brokers reject them from now on, or because all of
+        them have ended."""
         self.partitions: set[TopicPartition] = set()
         """Partitions to which records may still be written."""
         self.groups: set[str] = set()
@@ -414,60 +414,32 @@ class UnansweredRequests:
         """Whether the coordinator may still change or end the transaction."""
         self.of_commit = False
         """Whether the outcome of an EndTxn with a commit is unknown: the transaction may be
-        committed, whatever the response to a later request."""
+        committed, even if the coordinator rejects a later request."""
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.groups or self.of_coordinator)
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add the partitions of a Produce request without a response."""
+        """Add the partitions of a Produce request that got no response."""
         self.partitions.update(partitions)
 
-    @contextmanager
-    def watch_offsets(self, group_id: str) -> Iterator[None]:
-        """Add the group to `groups` if the TxnOffsetCommit in the block gets no response."""
-        try:
-            yield
-        except UNANSWERED:
-            self.groups.add(group_id)
-            raise
+    def add_group(self, group_id: str) -> None:
+        """Add the group of a TxnOffsetCommit that got no response."""
+        self.groups.add(group_id)
 
-    @contextmanager
-    def watch_coordinator(self) -> Iterator[None]:
-        """Set `of_coordinator` if the request in the block gets no response."""
-        try:
-            yield
-        except UNANSWERED:
-            self.of_coordinator = True
-            raise
-
-    @contextmanager
-    def watch_commit(self) -> Iterator[None]:
-        """Set `of_commit` if the block, an EndTxn with a commit, raises any error."""
-        try:
-            with self.watch_coordinator():
-                yield
-        except BaseException:
-            self.of_commit = True
-            raise
+    def add_coordinator(self) -> None:
+        """Set `of_coordinator`: another request to the coordinator got no response."""
+        self.of_coordinator = True
 
     def note_end(self, is_commit: bool) -> None:
-        """Record that the coordinator may have stored an EndTxn despite its error response."""
+        """Record that the coordinator may have stored an EndTxn, although the call failed, or the
+        response has an error. `is_commit`: whether the EndTxn was a commit."""
         self.of_commit |= is_commit
 
     def forget_records(self) -> None:
-        """Forget the partitions after a commit: every record was acknowledged, so leaders recognize
-        a late duplicate by its sequence number."""
+        """Forget the partitions after a commit: all records were acknowledged, so leaders recognize
+        a late request as a duplicate by its sequence numbers."""
         self.partitions.clear()
-
-    def take(self) -> UnansweredRequests:
-        """Return a copy of this object, and clear this object."""
-        taken = UnansweredRequests()
-        taken.partitions, self.partitions = self.partitions, set()
-        taken.groups, self.groups = self.groups, set()
-        taken.of_coordinator, self.of_coordinator = self.of_coordinator, False
-        taken.of_commit, self.of_commit = self.of_commit, False
-        return taken
 
 
 # -- The transaction
@@ -485,6 +457,8 @@ class TransactionState(Enum):
     ABORTABLE = "failed: only abort_transaction() is possible"
     FATAL = "failed for good"
 
+    __hash__ = object.__hash__  # instead of Enum's, which is a function in Python
+
 
 _S = TransactionState
 
@@ -492,11 +466,11 @@ _S = TransactionState
 #   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
 #   IN_TRANSACTION    begin_transaction()
 #   COMMITTING        commit_transaction()
-#   COMMITTED         the commit has succeeded, but the next transaction also needs a new epoch, or
-#                     the fencing of requests without a response, and that has failed or timed out
+#   COMMITTED         the commit has succeeded, but the next transaction needs a new epoch, or
+#                     requests without a response must be fenced, and this has failed or timed out
 #   ABORTING          abort_transaction(), or stop()
 #   ABORTABLE         records or offsets have failed, or the coordinator has aborted the transaction
-#   FATAL             the producer was fenced or is not authorized: an error of _FATAL_ERRORS
+#   FATAL             the producer was fenced, or is not authorized (_FATAL_ERRORS)
 _TRANSITIONS = {
     _S.UNINITIALIZED: {_S.READY, _S.FATAL},
     _S.READY: {_S.IN_TRANSACTION, _S.FATAL},
@@ -508,7 +482,8 @@ _TRANSITIONS = {
     _S.FATAL: set(),
 }
 
-# Programs for aiokafka match these texts at the beginning of an error message; a reason follows.
+# Programs for aiokafka 0.14 look for these texts at the beginning of an error message. A reason
+# follows them.
 _NO_RECORDS = "Can't send messages while not in transaction"
 _OPENINGS = {
     "send": _NO_RECORDS,
@@ -516,8 +491,9 @@ _OPENINGS = {
     "send_offsets_to_transaction": "Not in the middle of a transaction",
 }
 
+# ProducerFenced is not among them: the transaction may only have exceeded its timeout.
+# `Fencing.explain`, or the end of an abort, finds out, and calls `fail_for_good` if necessary.
 _FATAL_ERRORS = (
-    ProducerFenced,
     TransactionalIdAuthorizationFailed,
     ClusterAuthorizationFailedError,
     UnsupportedVersionError,
@@ -535,12 +511,12 @@ class Transaction:
         self.transactional_id = transactional_id
         self.state = _S.UNINITIALIZED
         self.number = 0
-        """The number of transactions begun so far. A task that outlives its transaction compares
-        this number, so that the task does not change the next transaction."""
+        """The number of transactions begun so far. A task of an earlier transaction compares this
+        number, so that it does not change the present transaction."""
         self.error: BaseException | None = None
         self.doubt: BaseException | None = None
-        """An error of a leader that may mean that the producer was fenced. No records are sent
-        until the coordinator's response shows the reason."""
+        """An error of a leader that may mean that the producer was fenced, else None. No records
+        are sent until a response of the coordinator shows the reason for the error."""
         self.doubtful: TopicPartition | None = None
         """The partition whose leader has sent the error `doubt`."""
         self.is_version_2 = False
@@ -550,7 +526,8 @@ class Transaction:
         """Whether the next transaction needs another epoch, because the sequence numbers that
         leaders expect are unknown."""
         self.has_effects = False
-        """Whether the coordinator may know the transaction, so that EndTxn is necessary."""
+        """Whether the coordinator may know the transaction, because a request was sent: then EndTxn
+        is necessary."""
         self.is_ending = False
         """Whether EndTxn with a commit may have been sent, so that an abort is impossible."""
         self.is_ended = False
@@ -572,11 +549,11 @@ class Transaction:
         self.is_version_2 = is_version_2
 
     def check_may_begin(self, *, is_committing: bool) -> None:
-        """Raise unless a transaction can begin, now or after `begin` has finished the last
-        transaction.
-
-        `begin` finishes an abort, and a commit that may have been sent, unless another task is
-        committing now (`is_committing`).
+        """Raise TransactionStateError unless a transaction can begin:
+        - in READY and COMMITTED;
+        - after the unfinished abort, in ABORTING;
+        - after the unfinished commit, in COMMITTING, if EndTxn may have been sent, and no other
+          task is committing now (`is_committing`).
         """
         is_left = self.state is _S.COMMITTING and self.is_ending and not is_committing
         if not is_left and self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
@@ -594,8 +571,8 @@ class Transaction:
 
         Raises TransactionStateError if a commit may have been sent.
         """
-        # The outcome of a commit that may have been sent is unknown. If the abort were allowed, the
-        # application would regard records as aborted that consumers may have read.
+        # The outcome of a commit that may have been sent is unknown. After an abort, the
+        # application would regard records as aborted, although consumers may have read them.
         if self.state is _S.COMMITTING and self.is_ending:
             raise self._refusal("abort_transaction")
         if self.state is not _S.ABORTING:
@@ -608,7 +585,7 @@ class Transaction:
         self.partitions.clear()
         self.wanted.clear()
         self.groups.clear()
-        self.unanswered.take()
+        self.unanswered.clear()
         self.error = self.doubt = None
         self.has_effects = self.is_ending = self.is_ended = self.needs_new_epoch = False
 
@@ -666,16 +643,16 @@ class Transaction:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether the transaction is open, and an abort is still possible."""
+        """Whether the transaction is open, and an abort is possible: no commit was sent."""
         if self.state is _S.COMMITTING:
             return not self.is_ending
         return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE, _S.ABORTING)
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether records of `partition` may be sent now.
-
-        If the coordinator has to add the partition first, add the partition to `wanted`, and return
-        False.
+        """Return whether records of `partition` may be sent now: the transaction accepts records,
+        there is no `doubt`, and the coordinator has added the partition (version 1 only). If only
+        the last condition is not met, add the partition to `wanted`. In version 2, set
+        `has_effects` if records may be sent.
         """
         if not self.accepts_records or self.doubt is not None:
             return False
@@ -692,16 +669,19 @@ class Transaction:
         return self.doubt is not None or partition in self.wanted
 
     def fail(self, error: BaseException) -> None:
-        """Record that records or offsets have failed: the transaction can only be aborted.
+        """Record that records or offsets have failed:
 
-        A fatal error, or any error after EndTxn with a commit may have been sent, fails the
-        producer for good, because an abort could not undo the commit.
+        - A fatal error, or any error if EndTxn with a commit may have been sent: fail the producer
+          for good. (An abort could not undo the commit.)
+        - Otherwise, if the transaction accepts records: it can only be aborted from now on.
+        - Otherwise do nothing.
         """
         if isinstance(error, _FATAL_ERRORS) or self.is_ending:
             self.fail_for_good(error)
         elif self.accepts_records:
             if isinstance(error, KafkaTimeoutError):
-                # Programs repeat a commit after a KafkaTimeoutError without this attribute.
+                # Without this attribute, programs would repeat the commit after a
+                # KafkaTimeoutError.
                 vars(error)["requires_abort"] = True
             if isinstance(error, FencedInstanceId):
                 # The error is fatal for the consumer whose offsets were sent, but not for this
@@ -709,7 +689,7 @@ class Transaction:
                 vars(error)["is_fatal"] = False
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
-            # A leader knows a later epoch than ours, so the producer needs another epoch.
+            # A leader knows a later epoch, so this producer needs a new one.
             self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)
             self._on_closed()
 
@@ -717,17 +697,18 @@ class Transaction:
         """Record that the coordinator has aborted the transaction and allocated another epoch.
 
         `abort_transaction` then needs no request. The abort markers had a later epoch, so brokers
-        refuse requests of the transaction that are processed later.
+        refuse requests of the transaction that they process later.
         """
         self.is_ending = False
         self.fail(error)
-        self.unanswered.take()
+        self.unanswered.clear()
         self.has_effects = self.needs_new_epoch = False
 
     def fail_for_good(self, error: BaseException) -> None:
         """Record that the producer cannot continue: every call raises `error` from now on."""
         if self.state is not _S.FATAL:
-            # With the `requires_abort` of the error's class, programs would abort for ever.
+            # If `requires_abort` of the error's class stayed True, programs would abort again and
+            # again.
             vars(error).update(is_fatal=True, requires_abort=False)
             self._enter(_S.FATAL, "fail")
             self.error = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -26,13 +26,14 @@ from aiokafka.errors import (
     ProducerFenced,
     TransactionStateError,
     UnknownError,
+    UnknownTopicId,
     UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.sender import ProducerIdentity, check, identity_in, retry
 from aiokafka.producer.transaction_manager import UNANSWERED, Transaction, UnansweredRequests
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -45,6 +46,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ T = TypeVar("T")
 # -- Tasks that send the requests, which a commit or an abort waits for
 
 
-# After these errors `Fencing.explain` fails the transaction, so `_apply_error` does not. The task
-# calls `explain`; if the task was cancelled, the commit or abort calls it.
+# After these errors `_apply_error` does not fail the transaction, because `Fencing.explain` does:
+# the task calls `explain`, or, if the task was cancelled, the commit or abort.
 _EXPLAINED_ERRORS = (ProducerFenced, InvalidTxnState)
 
 
@@ -107,8 +109,8 @@ class PendingTxnRequest:
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
-        """Run a block that sends a request: `cancel` waits for the response, and the transaction
-        counts as known to the coordinator from now on."""
+        """Run a block that sends a request and waits for its response. `cancel` takes effect after
+        the block. From now on the coordinator may know the transaction."""
         if self.is_cancelled:
             raise _CancelledError
         self._transaction.note_effects()
@@ -125,14 +127,14 @@ class PendingTxnRequest:
             asyncio.get_running_loop().call_soon(self.cancel)
 
     def cancel(self) -> None:
-        """Cancel the task as soon as it has no in-flight request."""
+        """Cancel the task as soon as it has no in-flight request; do nothing with `must_finish`."""
         if not self.must_finish:
             self.is_cancelled = True
             if not self.is_in_flight:
                 self._cancel_task()
 
     def cancel_now(self) -> None:
-        """Cancel the task without waiting for a response."""
+        """Cancel the task even if a request is in flight; do nothing with `must_finish`."""
         if not self.must_finish:
             self.is_cancelled = True
             self._cancel_task()
@@ -144,7 +146,7 @@ class PendingTxnRequest:
             self.task.cancel()
 
     async def execute(self, work: Callable[[PendingTxnRequest], Awaitable[None]]) -> None:
-        """Run `work` unless the task is cancelled; store an exception of `work` in `error`."""
+        """Run `work` unless `cancel` was called before; store an exception of `work` in `error`."""
         self._has_begun = True
         try:
             if not self.is_cancelled:
@@ -162,18 +164,18 @@ class PendingTxnRequest:
 class PendingTxnRequests:
     """Runs PendingTxnRequest tasks, and owns the tasks that are not done.
 
-    Why a caller does not send these requests in its own task:
+    Without such tasks, if callers sent these requests themselves:
 
     1. A caller sends TxnOffsetCommit, or AddPartitionsToTxn, and is cancelled.
     2. The transaction is aborted. EndTxn goes to another broker, which responds at once.
-    3. The next transaction begins, in version 1 under the same epoch.
+    3. The next transaction begins, in version 1 with the same epoch.
     4. Now the first broker processes the request of step 1: the offsets of the aborted transaction
        become part of the next transaction, and are committed with it.
 
     So a task waits for the response of step 1 even if its caller is cancelled, and step 2 waits for
-    the task. If no response comes, `Fencing.fence_unanswered` makes brokers refuse the request. In
-    version 2 (KIP-890) every transaction has its own epoch, under which the late request is
-    refused, so an abort need not wait for the response.
+    the task. If no response arrives, `Fencing.fence_unanswered` makes brokers refuse the request.
+    In version 2 (KIP-890) every transaction has its own epoch. Brokers refuse the late request
+    because of its outdated epoch, so an abort need not wait for its response.
     """
 
     def __init__(self, transaction: Transaction, owner: TaskOwner) -> None:
@@ -184,8 +186,8 @@ class PendingTxnRequests:
     async def run(
         self, name: str, work: Callable[[PendingTxnRequest], Awaitable[None]], deadline: float
     ) -> None:
-        """Run `work` in a task, after the earlier tasks of this name. The task ends by `deadline`
-        (loop time), or later if it waits for a response.
+        """Run `work` in a task, after the earlier tasks of this name, and wait for the task. `work`
+        ends by `deadline` (loop time), or later if it waits for a response.
 
         Raises the error of `work`, KafkaTimeoutError at the deadline, TransactionStateError if the
         transaction has ended before the task. If the call is cancelled, the task continues: a
@@ -222,19 +224,19 @@ class PendingTxnRequests:
             self._apply_error(pending)
 
     def _apply_error(self, pending: PendingTxnRequest) -> None:
-        """Fail the transaction if a task has failed.
+        """Fail the transaction if a task has failed. Called as soon as the task is done.
 
-        The caller of `run` cannot do this: it may be cancelled, or run some iterations of the event
-        loop later. Until then a commit could send EndTxn without the partitions or offsets of the
-        task.
+        The caller of `run` cannot do this: it may be cancelled, or may run some iterations of the
+        event loop later. Until then a commit could send EndTxn without the partitions or offsets of
+        the task.
         """
         transaction = self._transaction
         # A task of an earlier transaction must not fail the current transaction.
         if pending.number != transaction.number:
             return
         error = pending.error
-        # Any other error than a KafkaError comes from wrong arguments, before the first request. If
-        # the caller still waits, `run` raises the error, and the transaction need not fail.
+        # An error that is no KafkaError is due to wrong arguments, and raised before the first
+        # request. If the caller still waits, `run` raises it, and the transaction need not fail.
         if not pending.is_detached and not isinstance(error, KafkaError):
             return
         if error is not None and not isinstance(error, _EXPLAINED_ERRORS):
@@ -260,7 +262,7 @@ class PendingTxnRequests:
         except KafkaTimeoutError:
             if pending.is_in_flight:
                 raise
-            # The task ends at the same deadline by itself, with an error that names the reason.
+            # The task ends at the same deadline by itself, and its error has the reason.
             await self._wait_for(pending, None, text)
         assert pending.task is not None
         if pending.error is not None:
@@ -297,15 +299,15 @@ class PendingTxnRequests:
 
 
 MOST_UNKNOWN = 5
-"""The number of responses in a row with UNKNOWN_TOPIC_OR_PARTITION after which a partition counts
-as missing: the coordinator's metadata may lack a new partition for a while."""
+"""Number of responses in a row with UNKNOWN_TOPIC_OR_PARTITION after which a partition counts as
+missing. After fewer responses the coordinator's metadata may only lack a new partition."""
 
 
 class RemainingPartitions:
-    """Partitions to add to the empty transaction of `Fencing.fence_unanswered`; some may be
-    deleted, or no longer authorized.
+    """Partitions to add to the empty transaction of `Fencing.fence_unanswered`. Some may be
+    deleted, or the producer may be no longer authorized to use them.
 
-    Owns: the partitions that no request has added so far, and that were not refused.
+    Owns: the partitions that were neither added nor refused so far.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
@@ -316,8 +318,8 @@ class RemainingPartitions:
     def check_response(self, response: AddPartitionsToTxnResponse) -> None:
         """Remove all partitions if they were added, else the partitions that were refused.
 
-        Raises retriable errors (UNKNOWN_TOPIC_OR_PARTITION up to `MOST_UNKNOWN` times),
-        KafkaProtocolError if the response lacks a partition, and ProducerFenced.
+        Raises retriable errors (UNKNOWN_TOPIC_OR_PARTITION less than `MOST_UNKNOWN` times in a
+        row), KafkaProtocolError if the response lacks a partition, and ProducerFenced.
         """
         try:
             _check_added(response, self.partitions)
@@ -376,11 +378,11 @@ def _codes(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, i
 
 
 def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """Return the error code that explains why no partition was added, and a text that names a
+    """Return the error code because of which no partition was added, and a text with the name of a
     partition with this code; (0, "") without an error.
 
-    If one partition is refused, no partition is added, and the code of the other partitions is
-    OPERATION_NOT_ATTEMPTED. Codes that are not retriable take precedence over retriable codes.
+    If one partition is refused, none is added, and the code of the others is
+    OPERATION_NOT_ATTEMPTED. A code that is not retriable takes precedence over a retriable code.
     """
     found: list[tuple[int, int, str]] = []
     for (topic, number), code in _codes(response):
@@ -397,20 +399,20 @@ def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
 
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
-MemberOffsets = tuple[ConsumerGroupMetadata, Offsets]
-"""A group member, and the offsets that this member commits."""
+MemberOffsets = tuple[ConsumerGroupMetadata, Offsets, dict[str, bytes]]
+"""A group member, the offsets that this member commits, and the ids of their topics, as far as the
+member knows them."""
 
 
 class WrongOffsets(TypeError, ValueError):
-    """The `offsets` argument has a wrong type. The error is also a ValueError, which aiokafka
-    raises."""
+    """The `offsets` argument has a wrong type. Also a ValueError, as in aiokafka 0.14."""
 
 
 def as_offsets(offsets: Any) -> Offsets:
     """Return the offsets of an application as OffsetAndMetadata by partition.
 
     Raises TypeError or ValueError unless `offsets` is a mapping of partitions to an int,
-    (int, str) or OffsetAndMetadata.
+    (int, str) or OffsetAndMetadata, and ValueError for a negative offset.
     """
     if not isinstance(offsets, Mapping):
         raise WrongOffsets(f"offsets: must be a dict, not {type(offsets).__name__}")
@@ -432,7 +434,7 @@ def as_offsets(offsets: Any) -> Offsets:
 
 
 def as_group(group: Any) -> str | ConsumerGroupMetadata:
-    """Return `group` if it is a group id; for a consumer or its `group_metadata()`, return the
+    """Return `group` if it is a group id. For a consumer or its `group_metadata()`, return the
     metadata of the member.
 
     Raises CommitFailedError for a consumer that is not a member now, ValueError for an empty id or
@@ -472,36 +474,41 @@ def with_epochs(offsets: Offsets, readers: Sequence[GroupView]) -> Offsets:
 def offsets_by_member(
     offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupView]
 ) -> list[MemberOffsets]:
-    """Group `offsets` by the member that commits them.
+    """Return `offsets`, grouped by the member that commits them.
 
-    `readers` are the consumers of the group in this event loop. If `group` is a group id, the
-    consumer that read the partition commits its offset; without such a consumer, the offset is
-    committed without a member. Raises CommitFailedError if a consumer has lost a partition since it
-    returned the partition's records.
+    If `group` is a member, it commits all offsets. If `group` is a group id, the consumer that read
+    the partition commits its offset (`_reader_of`); without such a consumer, the offset is
+    committed without a member. `readers`: the consumers of the group in this event loop. Raises
+    CommitFailedError if a consumer has lost a partition since it returned the partition's records.
     """
+    ids: dict[str, bytes] = {}
     if isinstance(group, ConsumerGroupMetadata):
         for reader in readers:
             if group.member_id and group.member_id == reader.member_id:
                 reader.refuse_lost(offsets)
-        return [(group, offsets)]
+                ids = reader.topic_ids(offsets)
+        return [(group, offsets, ids)]
     by_reader: dict[GroupView | None, Offsets] = {}
     for partition, entry in offsets.items():
         by_reader.setdefault(_reader_of(partition, entry.offset, readers), {})[partition] = entry
-    by_member: dict[ConsumerGroupMetadata, Offsets] = {}
+    by_member: dict[ConsumerGroupMetadata, MemberOffsets] = {}
     for found, part in by_reader.items():
-        member = ConsumerGroupMetadata(group)
+        member, ids = ConsumerGroupMetadata(group), {}
         if found is not None:
             found.refuse_lost(part)
-            member = found.metadata()
-        by_member.setdefault(member, {}).update(part)
-    return list(by_member.items())
+            member, ids = found.metadata(), found.topic_ids(part)
+        _, merged, merged_ids = by_member.setdefault(member, (member, {}, {}))
+        merged.update(part)
+        merged_ids.update(ids)
+    return list(by_member.values())
 
 
 def _reader_of(
     partition: TopicPartition, offset: int, readers: Sequence[GroupView]
 ) -> GroupView | None:
-    """Return the consumer of `readers` that returned the records before `offset`. Without such a
-    consumer, return a consumer that has lost the partition, or the owner of the partition, or None.
+    """Return the consumer of `readers` that may commit `offset`, because it has returned the
+    records before it. Otherwise return a consumer that has lost the partition, else the owner of
+    the partition, else None.
 
     A rebalance may move a partition between two consumers of this event loop while a transaction
     is open:
@@ -529,11 +536,11 @@ _LAST_CLIENT_SIDE_ADD = 3  # later versions of AddPartitionsToTxn are for broker
 _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
+_LAST_WITH_NAMES = 5  # later versions of TxnOffsetCommit have topic ids (KIP-1319)
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# A coordinator may respond with these codes although it has stored the request: it has lost its
-# role, or its replicas, before the request was replicated. So the outcome of the request is
-# unknown.
+# With these codes the outcome of a request is unknown. The coordinator may have stored the request,
+# and then lost its role or its replicas before the request was replicated.
 _STORED_PERHAPS = (
     CoordinatorNotAvailableError.errno,
     NotCoordinatorError.errno,
@@ -545,8 +552,8 @@ class TransactionRequests:
     """Sends requests to the coordinator of one transactional id, and to group coordinators.
 
     Every call retries retriable errors until `deadline` (loop time), then raises KafkaTimeoutError.
-    After a KafkaTimeoutError or a cancellation the call can be repeated. Once `init` has succeeded,
-    a call also retries after refused credentials, which may be in rotation.
+    After a KafkaTimeoutError or a cancellation the call can be repeated. After `init` has
+    succeeded, calls also retry if the credentials are rejected: they may be rotated.
 
     Owns: the additional retriable errors, whether the warning about old brokers was logged, and
     whether the coordinator may have allocated the next epoch (`may_have_epoch`).
@@ -564,8 +571,10 @@ class TransactionRequests:
         """Whether the outcome of an InitProducerId is unknown: the coordinator may have allocated
         the next epoch to this producer."""
 
-    async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await retry(self._client, what, deadline, attempt, self._also_retriable)
+    def _retry(
+        self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]
+    ) -> Awaitable[T]:
+        return retry(self._client, what, deadline, attempt, self._also_retriable)
 
     async def _send(
         self,
@@ -578,12 +587,13 @@ class TransactionRequests:
         pending: PendingTxnRequest | None = None,
         adapt: Callable[[BrokerConnection], None] | None = None,
     ) -> Any:
-        """Send a request to the coordinator of `key` once, by `deadline`; return the response.
+        """Send a request to the coordinator of `key`, without a retry, and return the response.
+        Raises asyncio.TimeoutError at `deadline` (loop time).
 
         Args:
             check_response: Raises the exception for an error code in the response.
-            pending: The task that sends the request; it waits for the response even beyond the
-                deadline.
+            pending: The task that sends the request. If given, the call waits for the response even
+                beyond the deadline.
             adapt: Changes the request according to the versions that the broker supports.
         """
 
@@ -595,29 +605,35 @@ class TransactionRequests:
             # With `pending`, apply only the connection's timeout, not `deadline`: otherwise the
             # task would end at the deadline while its request is in flight, and nothing would wait
             # for the response.
-            with self._watch(request):
+            try:
                 if pending is not None:
                     with pending.in_flight():
                         response = await connection.request(request, version=version)
                 else:
                     async with timeout_at(deadline):
                         response = await connection.request(request, version=version)
+            except BaseException as error:
+                self._note_failure(request, error)
+                raise
             self._note_open_outcome(request, response)
             check_response(response)
             return response
 
-        return await self._ask_coordinator(kind, key, deadline, ask)
+        return await self._client.ask_coordinator(kind, key, deadline, ask)
 
-    async def _ask_coordinator(
-        self, kind: CoordinationType, key: str, deadline: float, ask: Callable[[int], Awaitable[T]]
-    ) -> T:
-        try:
-            return await self._client.ask_coordinator(kind, key, deadline, ask)
-        except asyncio.TimeoutError:
-            # The coordinator may have moved. Make the next call look up the coordinator, because
-            # this call may have too little time left to detect a move.
-            self._client.forget_coordinator(kind, key, "no response in time")
-            raise
+    def _note_failure(self, request: Any, error: BaseException) -> None:
+        """Record that a broker may process `request` later, if it may have been sent before the
+        call failed with `error`."""
+        if isinstance(request, EndTxnRequest):
+            self._unanswered.note_end(request.committed)
+        if not isinstance(error, UNANSWERED):
+            return
+        if isinstance(request, TxnOffsetCommitRequest):
+            self._unanswered.add_group(request.group_id)
+        elif isinstance(request, InitProducerIdRequest):
+            self.may_have_epoch = True
+        else:
+            self._unanswered.add_coordinator()
 
     def _note_open_outcome(self, request: Any, response: Any) -> None:
         if isinstance(request, EndTxnRequest) and response.error_code in _STORED_PERHAPS:
@@ -625,36 +641,27 @@ class TransactionRequests:
         elif isinstance(request, InitProducerIdRequest) and response.error_code in _STORED_PERHAPS:
             self.may_have_epoch = True
 
-    def _watch(self, request: Any) -> AbstractContextManager[None]:
-        if isinstance(request, TxnOffsetCommitRequest):
-            return self._unanswered.watch_offsets(request.group_id)
-        if isinstance(request, InitProducerIdRequest):
-            return self._watch_epoch()
-        if isinstance(request, EndTxnRequest) and request.committed:
-            return self._unanswered.watch_commit()
-        return self._unanswered.watch_coordinator()
-
-    @contextmanager
-    def _watch_epoch(self) -> Iterator[None]:
-        try:
-            yield
-        except UNANSWERED:
-            self.may_have_epoch = True
-            raise
-
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
-        # Only the connect runs under this timer. The coordinator lookup has its own timeout error,
-        # which names the reason.
+        connection = self._client.usable_connection(node_id)
+        if connection is not None:
+            return connection  # no timer: it takes time, and each transaction connects twice
+        # Only the connect runs under this timer. The coordinator lookup raises its own timeout
+        # error, whose text has the reason.
         async with timeout_at(deadline):
             return await self._client.connection(node_id)
 
     async def _connection(self, deadline: float) -> BrokerConnection:
         """Return a connection to the coordinator of the transactional id."""
         kind = CoordinationType.TRANSACTION
+        node_id = self._client.known_coordinator(kind, self._id)
+        if node_id is not None and self._client.cluster.broker_metadata(node_id) is not None:
+            connection = self._client.usable_connection(node_id)
+            if connection is not None:
+                return connection
         return await self._retry(
             f"the coordinator of {self._id!r}",
             deadline,
-            lambda: self._ask_coordinator(
+            lambda: self._client.ask_coordinator(
                 kind, self._id, deadline, lambda node_id: self._connect(node_id, deadline)
             ),
         )
@@ -668,10 +675,10 @@ class TransactionRequests:
         pending: PendingTxnRequest | None = None,
         convert: Callable[[Any, str], T] = lambda response, _: response,
     ) -> T:
-        """Send a request whose response has one error code to the coordinator of the transactional
-        id, and return `convert(response, text for errors)`.
+        """Send a request to the coordinator of the transactional id, and return
+        `convert(response, text for errors)`. The response must have the field `error_code`.
 
-        Retriable errors of `convert` are retried like error codes of the broker.
+        Retries retriable errors, also those of `convert`.
         """
         kind = CoordinationType.TRANSACTION
         what = f"{what} of {self._id!r}"
@@ -747,8 +754,8 @@ class TransactionRequests:
     ) -> None:
         """Add partitions to the transaction, except the partitions that the coordinator refuses."""
         while remaining.partitions:
-            # If the coordinator refuses one partition, it adds no partition, so repeat the request
-            # without the refused partitions.
+            # If the coordinator refuses one partition, it adds none: repeat the request without the
+            # refused partitions.
             await self._add(identity, remaining.partitions, deadline, remaining.check_response)
 
     async def _add(
@@ -794,30 +801,40 @@ class TransactionRequests:
         identity: ProducerIdentity,
         member: ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, bytes],
         deadline: float,
         pending: PendingTxnRequest,
         *,
         is_version_2: bool,
     ) -> None:
-        """Commit offsets of a group, which become visible when the transaction commits. In version
-        2 the request also adds the group to the transaction.
+        """Commit offsets of a group with the transaction: they are valid after its commit. In
+        version 2 the request also adds the group to the transaction.
 
-        Raises UnknownTopicOrPartitionError after `MOST_UNKNOWN` responses in a row with this error.
+        Since Kafka 4.4 the request has topic ids (KIP-1319): those in `topic_ids`, else those in
+        the metadata, so that an offset in a deleted topic is not stored for a new topic of this
+        name. Without the id of a topic, the request has names.
+
+        Raises UnknownTopicOrPartitionError or UnknownTopicId after `MOST_UNKNOWN` responses in a
+        row with these errors.
         """
+        cluster = self._client.cluster
+        ids = {tp.topic: topic_ids.get(tp.topic) or cluster.topic_id(tp.topic) for tp in offsets}
         request = TxnOffsetCommitRequest(
             transactional_id=self._id,
             group_id=member.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            topics=_offset_topics(offsets),
+            topics=_offset_topics(offsets, ids),
         )
         kind, group_id = CoordinationType.GROUP, member.group_id
-        limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
-        commit = _OffsetsCommit(group_id, offsets.keys())
+        limit = None if all(ids.values()) else _LAST_WITH_NAMES
+        if not is_version_2:
+            limit = _LAST_PLAIN_OFFSETS
+        commit = _OffsetsCommit(group_id, offsets.keys(), ids)
 
         def adapt(connection: BrokerConnection) -> None:
             if connection.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
-                request.generation_id = member.generation_id
+                request.generation_id_or_member_epoch = member.generation_id
                 request.member_id = member.member_id
                 request.group_instance_id = member.group_instance_id
             elif member.member_id:
@@ -830,6 +847,8 @@ class TransactionRequests:
 
         await self._retry(f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
         if commit.unknown:
+            # The next transaction needs the ids of recreated topics.
+            self._client.request_metadata(f"offsets of group {group_id!r}: a topic is unknown")
             raise commit.unknown[-1]
 
     def _warn_of_frozen_members(self, group_id: str) -> None:
@@ -847,10 +866,10 @@ class TransactionRequests:
     async def end(
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
     ) -> ProducerIdentity | None:
-        """Commit or abort the transaction. Return the identity for the next transaction; None if
-        the identity has changed but the response does not contain it.
+        """Commit or abort the transaction (EndTxn). Return the identity for the next transaction;
+        None if the identity has changed, but the response does not have it.
 
-        After an unknown outcome the request can be repeated, with the same effect.
+        If the outcome is unknown, the call can be repeated, with the same effect.
         """
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -869,25 +888,32 @@ class TransactionRequests:
 class _OffsetsCommit:
     """Checks the responses to all attempts of one TxnOffsetCommit.
 
-    Owns `unknown`: the UnknownTopicOrPartitionErrors of the last responses in a row.
+    Owns `unknown`: the UnknownTopicOrPartitionErrors and UnknownTopicIds of the last responses in a
+    row.
     """
 
-    def __init__(self, group_id: str, wanted: Set[TopicPartition]) -> None:
+    def __init__(
+        self, group_id: str, wanted: Set[TopicPartition], ids: Mapping[str, bytes | None]
+    ) -> None:
         self.unknown: list[KafkaError] = []
         self._group_id = group_id
         self._wanted = wanted
+        self._names = {topic_id: name for name, topic_id in ids.items()}
 
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
-        """Raise the first error of the response. Return after `MOST_UNKNOWN` responses in a row
-        with UNKNOWN_TOPIC_OR_PARTITION: the caller then raises the last error."""
+        """Raise the first error of the response, and KafkaProtocolError if it lacks a partition.
+        But after `MOST_UNKNOWN` responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
+        UNKNOWN_TOPIC_ID, return, and the caller raises the last error: raised here, this retriable
+        error would only repeat the request."""
         named = set()
         for topic in response.topics:
+            name = topic.name or self._names.get(topic.topic_id, "")
             for result in topic.partitions:
-                named.add(TopicPartition(topic.name, result.partition_index))
-                where = f"{topic.name}-{result.partition_index} of group {self._group_id!r}"
+                named.add(TopicPartition(name, result.partition_index))
+                where = f"{name}-{result.partition_index} of group {self._group_id!r}"
                 try:
                     check(result.error_code, where)
-                except UnknownTopicOrPartitionError as error:
+                except (UnknownTopicOrPartitionError, UnknownTopicId) as error:
                     self.unknown.append(error)
                     if len(self.unknown) == MOST_UNKNOWN:
                         return
@@ -897,7 +923,7 @@ class _OffsetsCommit:
 
 
 def _offset_topics(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, bytes | None]
 ) -> list[TxnOffsetCommitRequestTopic]:
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for (topic, number), entry in offsets.items():
@@ -909,5 +935,6 @@ def _offset_topics(
         )
         topics.setdefault(topic, []).append(part)
     return [
-        TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()
+        TxnOffsetCommitRequestTopic(name=name, topic_id=ids[name] or ZERO_UUID, partitions=parts)
+        for name, parts in topics.items()
     ]

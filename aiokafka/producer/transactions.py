@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
@@ -60,8 +58,8 @@ ended."""
 
 
 class Fencing:
-    """Gets new epochs, makes brokers refuse earlier epochs, and finds out why this producer was
-    fenced.
+    """Gets new epochs, makes brokers refuse requests with earlier epochs, and finds out why this
+    producer was fenced.
 
     Owns: the time at which the transaction began, and the partitions and groups whose brokers do
     not know the new epoch yet.
@@ -115,21 +113,25 @@ class Fencing:
 
     async def fence_unanswered(self, deadline: float) -> None:
         """Make brokers refuse requests of the ended transaction that got no response (version 1,
-        without KIP-890).
+        without KIP-890). Otherwise:
 
-        1. A request of the transaction gets no response. The transaction ends, with markers under
-           its own epoch.
+        1. A request of the transaction gets no response. The transaction ends, with markers that
+           have the same epoch.
         2. The broker processes the request late. The epoch of the request is the last epoch that
            the broker knows. So a leader writes the records, and a group coordinator stores the
-           offsets, perhaps over later offsets.
+           offsets, and may overwrite later ones.
         3. These records and offsets belong to the next transaction under this transactional id, of
            this producer or of another producer, and are committed with it. If the request was
            EndTxn, it ends the next transaction early.
-        4. So the producer gets another epoch. The coordinator knows the new epoch, and refuses the
-           EndTxn.
-        5. The other brokers learn the new epoch from the marker of an empty transaction, which is
-           aborted. The marker aborts records and offsets that arrived before; brokers refuse later
-           ones. (But group coordinators before Kafka 2.4 accept offsets of any epoch, at any time.)
+
+        So this method does the following:
+
+        1. The producer gets another epoch. The coordinator knows the new epoch, and refuses the
+           late EndTxn.
+        2. The producer aborts an empty transaction with these partitions and groups. The markers
+           show the new epoch to the other brokers, and abort the records and offsets that have
+           arrived before; brokers refuse later ones. (But group coordinators before Kafka 2.4
+           accept offsets of any epoch.)
 
         After a KafkaTimeoutError the method can be called again and continues: a second `renew`
         while the empty transaction is open would fence this producer. Any other KafkaError fails
@@ -140,10 +142,11 @@ class Fencing:
         if transaction.unanswered and self._partitions is None:
             await self.renew(deadline)
             transaction.note_new_epoch()
-            unanswered = transaction.unanswered.take()
+            unanswered = transaction.unanswered
             if unanswered.partitions or unanswered.groups:
                 self._partitions = RemainingPartitions(unanswered.partitions)
-                self._groups = unanswered.groups
+                self._groups = set(unanswered.groups)
+            unanswered.clear()
         if self._partitions is not None:
             try:
                 await self._abort_empty(self._partitions, deadline)
@@ -160,16 +163,18 @@ class Fencing:
             transaction.require_new_epoch()
 
     async def _check_owner(self, deadline: float) -> ProducerIdentity | None:
-        """Raise ProducerFenced if another producer has the transactional id.
+        """Raise ProducerFenced if another producer has the transactional id now.
 
-        `init` would harm that producer, even if `init` is refused: a coordinator ends the open
-        transaction and fences its owner before it checks the caller. (Before Kafka 2.5 `init` is
-        not even refused.) So send an abort, which has no effect on other producers, and whose
-        response shows whether our epoch is outdated. `renew` skips this check if the coordinator
-        may have allocated the next epoch to us already (`may_have_epoch`).
+        InitProducerId would harm that producer even if it is refused: a coordinator aborts the open
+        transaction and fences its owner before it checks the sender. (Before Kafka 2.5 the request
+        is not even refused.) So send an abort first, which has no effect on other producers, and
+        whose response shows whether the epoch of this producer is outdated. `renew` skips this
+        check if the coordinator may already have allocated the next epoch to this producer
+        (`may_have_epoch`).
 
-        Returns the identity for the next transaction: a new epoch in version 2, where every abort
-        increments the epoch. Returns None if the response does not contain the identity.
+        Returns the identity for the next transaction, with a new epoch in version 2, where every
+        abort increments the epoch. Returns None if the response does not have it, or the
+        coordinator has no transaction or no longer knows the transactional id.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
@@ -182,9 +187,9 @@ class Fencing:
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
-            # A coordinator forgets a transactional id that was not used for days; `init` can then
-            # allocate a new producer id. If the id has another producer id now, `init` is refused
-            # without harm.
+            # A coordinator forgets a transactional id that was not used for days. Then
+            # InitProducerId can allocate a new producer id. If the transactional id has another
+            # producer id instead, InitProducerId is refused without harm.
             is_forgotten = isinstance(error, InvalidProducerIdMapping)
             if is_forgotten and await self._requests.can_renew(deadline):
                 return None
@@ -192,10 +197,11 @@ class Fencing:
             raise
 
     async def _abort_empty(self, partitions: RemainingPartitions, deadline: float) -> None:
-        """Abort an empty transaction with `partitions`, and the groups in `_groups`.
+        """Add `partitions` and the groups in `_groups` to a transaction without records, and abort
+        it.
 
-        Added partitions and groups are removed from these collections, so that the next call
-        continues with the rest: `max_block_ms` may be too short for all of them in one call.
+        Removes the added partitions and groups from these collections, so that the next call
+        continues with the rest of them: `max_block_ms` may be too short for all in one call.
         """
         await self._requests.add_remaining(self.identity, partitions, deadline)
         for group_id in sorted(self._groups):
@@ -211,25 +217,26 @@ class Fencing:
             pass  # the coordinator has added no partition and no group
 
     async def explain(self, past: BaseException, deadline: float) -> BaseException:
-        """Find out why a broker refused a request with `past`, fail the transaction, and return the
-        error to raise.
+        """Find out why a broker refused a request with the error `past`, fail the transaction, and
+        return the error to raise.
 
         Brokers respond with the same error in two cases, of which only the first is fatal:
 
         1. Another producer with the transactional id has started. The coordinator has allocated the
-           next epoch to that producer, and refuses ours for ever.
-        2. The transaction exceeded `transaction_timeout_ms`. The coordinator has aborted it under
+           next epoch to that producer, and refuses the epoch of this producer for ever.
+        2. The transaction exceeded `transaction_timeout_ms`. The coordinator has aborted it with
            the next epoch, and allocates that epoch only to the previous owner (KIP-588, KIP-360).
 
-        So `renew` requests the next epoch with the current epoch, and is refused in the first case.
-        Old brokers cannot distinguish the cases, so both cases are fatal there.
+        So `renew` requests another epoch, with the present epoch in the request. In the first case
+        the coordinator refuses that. Brokers before KIP-360 cannot distinguish the cases, so with
+        them both cases are fatal.
 
         If the result is a KafkaTimeoutError, the cause is unknown, the transaction has not failed,
         and the call can be repeated.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
-        # The task of another refused request has found out the reason already.
+        # Another refused request may have led to a call of this method before.
         if transaction.error is not None:
             return renewed(transaction.error)
         try:
@@ -272,24 +279,38 @@ _COMMITTED = (
 
 
 class _Ending:
-    """A commit or an abort in progress. `call` is the name of the method, `over` is set at its
-    end."""
+    """A commit or an abort in progress. `call`: the name of the method; `over`: set at its end;
+    `has_succeeded`: whether it has ended without an error.
 
-    def __init__(self, call: str) -> None:
+    As a context manager, sets `over` at the end of the block.
+    """
+
+    def __init__(self, call: str, transactions: ProducerTransactions) -> None:
         self.call = call
         self.over = asyncio.Event()
         self.has_succeeded = False
+        self._transactions = transactions
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self._transactions.on_end(self)
 
 
 class ProducerTransactions:
     """Begins, commits and aborts transactions, and adds partitions and offsets to them.
 
+    `max_block_ms` limits every call. A commit or abort that timed out or was cancelled continues
+    when the call is repeated. Until it has succeeded, the only other possible call is `begin`,
+    which repeats the abort, or the commit if it was sent; otherwise the application has to decide
+    between commit and abort. Only one call at a time ends a transaction: a second
+    commit waits for the first commit and shares its result, an abort during a commit raises
+    TransactionStateError, and vice versa.
+
     Owns: the commit or abort in progress, and the number of the transaction whose failed commit
-    `begin` has raised. `max_block_ms` limits every call. A commit or abort that timed out or was
-    cancelled continues when the call is repeated. Until it has succeeded, the only other possible
-    call is `begin`, which repeats the commit or abort first. Only one call at a time ends a
-    transaction: a second commit waits for the first commit and shares its result, an abort during a
-    commit is refused, and vice versa.
+    `begin` has raised.
     """
 
     def __init__(
@@ -336,14 +357,15 @@ class ProducerTransactions:
 
     async def begin(self) -> None:
         """Begin a transaction; first finish an abort or a commit that timed out or was cancelled.
+        Raises the errors of `_finish_former()`, ProducerClosed, and the error of a failed producer.
 
-        The first transaction of version 2 needs a new epoch (KAFKA-18227):
+        The first transaction of version 2 needs a new epoch (KAFKA-18227). Otherwise:
 
         1. The last transaction was of version 1, so its end did not change the epoch. Its markers
            are not written yet. Now the cluster switches to version 2.
-        2. A record arrives under the same epoch. For the leader the last transaction is still open,
-           so the leader does not ask the coordinator to add the partition. (In version 1 this
-           client asks, and the coordinator responds that the markers have to be written first.)
+        2. A record with the same epoch arrives. For the leader the last transaction is still open,
+           so it sends the coordinator no request to add the partition. (In version 1 this client
+           sends AddPartitionsToTxn, and the coordinator refuses it until the markers are written.)
         3. The record becomes part of the last transaction, and is committed or aborted with it.
         """
         transaction = self.transaction
@@ -358,7 +380,7 @@ class ProducerTransactions:
         transaction.raise_failure()
         transaction.begin(is_version_2)
         self._fencing.begin()
-        # This is the last step, because `send` then accepts records for the new transaction.
+        # This is the last step: from now on `send` accepts records for the new transaction.
         self._sender.accumulator.accept(True)
 
     async def _finish_former(self) -> None:
@@ -373,7 +395,7 @@ class ProducerTransactions:
         """
         transaction = self.transaction
         if self._is_committing:
-            # The task of a commit that was just cancelled ends in this iteration of the event loop.
+            # If that commit was just cancelled, it ends in this iteration of the event loop.
             await asyncio.sleep(0)
         if (
             transaction.state is TransactionState.ABORTABLE
@@ -404,16 +426,17 @@ class ProducerTransactions:
         `deadline` (loop time), by default after `max_block_ms`."""
         deadline = deadline or self._deadline()
         self.transaction.raise_failure()
-        async with self._alone(_COMMIT, deadline) as ending:
-            if ending.has_succeeded:
-                return
+        ending = await self._begin_end(_COMMIT, deadline)
+        if ending.has_succeeded:
+            return
+        with ending:
             self.transaction.raise_failure()
             # This order makes the commit atomic:
             # 1. Accept no more records, so that the flush delivers all records of the transaction.
             # 2. Flush: every batch is written, or fails and thereby fails the transaction.
             # 3. Wait for the requests that add offsets and partitions: no such request may arrive
             #    after EndTxn.
-            # 4. Raise any failure of steps 2 and 3, before EndTxn would commit the rest.
+            # 4. Raise any failure of steps 2 and 3: EndTxn would commit the other records.
             # 5. Send EndTxn.
             self.transaction.begin_commit()
             await self._sender.accumulator.flush(deadline)
@@ -426,18 +449,20 @@ class ProducerTransactions:
         """Drop the waiting records, then abort the transaction. Raises KafkaTimeoutError at
         `deadline` (loop time), by default after `max_block_ms`."""
         deadline = deadline or self._deadline()
-        async with self._alone(_ABORT, deadline) as ending:
-            if ending.has_succeeded:
-                return
+        ending = await self._begin_end(_ABORT, deadline)
+        if ending.has_succeeded:
+            return
+        with ending:
             self.transaction.begin_abort()
-            # Wait for in-flight batches: if a leader writes them after the abort marker, they
-            # become part of the next transaction.
+            # Wait for in-flight batches, so that the futures of all records have results when the
+            # call returns.
             self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
             await self._sender.accumulator.flush(deadline)
             if not self.transaction.is_version_2:
-                # Wait also for requests whose batches have exceeded `delivery_timeout_ms`. (In
-                # version 2 leaders refuse these batches after the end of the transaction, because
-                # their epoch is outdated.)
+                # Wait also for requests whose batches have exceeded `delivery_timeout_ms`: if a
+                # leader wrote them after the abort marker, they would become part of the next
+                # transaction. (In version 2 leaders refuse these batches after the end of the
+                # transaction, because their epoch is outdated.)
                 await self._sender.wait_for_responses(deadline)
             await self._pending.cancel_all(deadline)
             self.transaction.raise_failure()
@@ -448,9 +473,9 @@ class ProducerTransactions:
         """End an open transaction: finish a commit whose EndTxn may have been sent, abort any other
         transaction.
 
-        Waits for a commit or an abort in another task. `deadline` (loop time) limits the call. The
-        call is not repeated, so without a `deadline` it may take up to the transaction timeout,
-        after which the coordinator aborts by itself.
+        First waits for a commit or an abort in another task. `deadline` (loop time) limits the
+        call; None: the longer one of `max_block_ms` and `transaction_timeout_ms`, after which the
+        coordinator itself aborts the transaction.
         """
         self._is_closed = True
         if deadline is None:
@@ -467,16 +492,20 @@ class ProducerTransactions:
         elif self.transaction.state is TransactionState.COMMITTED:
             await self._finish_commit()
 
-    @asynccontextmanager
-    async def _alone(self, call: str, deadline: float) -> AsyncIterator[_Ending]:
-        """Prevent other tasks from ending the transaction while the block runs.
+    async def _begin_end(self, call: str, deadline: float) -> _Ending:
+        """Prevent other tasks from ending the transaction, until the end of the `with` block of the
+        returned _Ending.
 
-        Yields the _Ending of this call. If another task was running the same `call` and has
-        completed it, yields the _Ending of that task, whose `has_succeeded` is set.
+        If another task runs the same `call`, wait for it. If that has succeeded, return the _Ending
+        of that task, so that the caller has nothing to do.
+
+        Raises TransactionStateError if another task runs the opposite call (an abort instead of a
+        commit, or vice versa), or has ended the transaction meanwhile; KafkaTimeoutError at
+        `deadline` (loop time).
         """
         number = self.transaction.number
         if self._is_in_other_call(call):
-            # The task of a commit that was just cancelled ends in this iteration of the event loop.
+            # If that call was just cancelled, it ends in this iteration of the event loop.
             await asyncio.sleep(0)
         while (other := self._ending) is not None:
             if other.call != call:
@@ -486,16 +515,16 @@ class ProducerTransactions:
                 )
             await _wait(other.over, deadline, f"{call}: not in time: another task is at it")
             if other.has_succeeded:
-                yield other
-                return
+                return other
         if self.transaction.number != number:
             raise TransactionStateError(f"{call}: another task has ended the transaction")
-        ending = self._ending = _Ending(call)
-        try:
-            yield ending
-        finally:
+        ending = self._ending = _Ending(call, self)
+        return ending
+
+    def on_end(self, ending: _Ending) -> None:
+        """Let other tasks end a transaction, after the block of `ending`."""
+        if self._ending is ending:
             self._ending = None
-            ending.over.set()
 
     def _is_in_other_call(self, call: str) -> bool:
         return self._ending is not None and self._ending.call != call
@@ -510,16 +539,16 @@ class ProducerTransactions:
            needed.
         2. EndTxn is sent. `is_ending` is set before, so that an abort is refused after a commit
            with an unknown outcome: consumers may have read the records.
-        3. If the response is lost, the repeated call sends EndTxn again, under the same epoch. The
-           coordinator recognizes the retry and sends the same response.
-        4. The response comes, and `is_ended` is set. EndTxn must not be sent again: a coordinator
+        3. If the response is lost, the repeated call sends EndTxn again, with the same epoch. The
+           coordinator recognizes the retry, and sends the same response.
+        4. The response arrives, and `is_ended` is set. EndTxn must not be sent again: a coordinator
            that is ready for the next transaction would respond with INVALID_TXN_STATE, which is
            fatal.
-        5. The next transaction may need another epoch. In version 1 the epoch stays the same,
-           unless batches have failed (`needs_new_epoch`), after which leaders may expect other
-           sequence numbers than ours; then InitProducerId returns a new epoch. In version 2
-           (KIP-890) each response to EndTxn contains the next epoch, whose sequences begin at 0; if
-           the response lacks the epoch, InitProducerId returns it.
+        5. The next transaction may need another epoch. In version 1 the epoch stays the same unless
+           batches have failed (`needs_new_epoch`): then leaders may expect other sequence numbers
+           than this producer has, and InitProducerId returns a new epoch. In version 2 (KIP-890)
+           each response to EndTxn has the next epoch, whose sequences begin at 0; if the response
+           lacks the epoch, InitProducerId returns it.
         6. In version 1, `Fencing.fence_unanswered` prevents requests without a response from
            becoming part of the next transaction.
         7. `Transaction.end` clears all flags.
@@ -551,9 +580,11 @@ class ProducerTransactions:
         transaction.end()
 
     async def _finish_commit(self) -> None:
-        """Prepare the next transaction, after a commit that timed out after step 4 of `_end`."""
+        """Prepare the next transaction if the last commit has succeeded, but timed out or was
+        cancelled during this preparation."""
         deadline = self._deadline()
-        async with self._alone(_COMMIT, deadline) as ending:
+        ending = await self._begin_end(_COMMIT, deadline)
+        with ending:
             if self.transaction.state is TransactionState.COMMITTED:
                 await self._make_ready(deadline)
             ending.has_succeeded = True
@@ -587,19 +618,18 @@ class ProducerTransactions:
 
     async def _fail_commit(self, error: KafkaError, deadline: float) -> None:
         """Fail the transaction after its commit was refused with `error`, so that an abort is
-        possible, unless an earlier EndTxn may have committed the transaction:
+        possible. Raise instead if an earlier EndTxn may have committed the transaction:
 
         1. The coordinator processes EndTxn, and its response is lost.
         2. EndTxn is sent again, and refused for an unrelated reason.
         3. The application aborts and repeats its work: every record is committed twice.
 
-        So if the outcome of an EndTxn is unknown, send an abort to the coordinator. The coordinator
-        aborts only if it has not committed, and then refuses any later commit. If the coordinator
-        refuses the abort, or responds with another error, the producer has failed for good. Without
-        a response to the abort, raise KafkaTimeoutError: a repeated commit gets the outcome in its
-        response.
+        So if the outcome of an EndTxn is unknown, send an abort to the coordinator:
 
-        Returns if an abort is possible, else raises.
+        - The coordinator aborts only if it has not committed, and then refuses any later commit.
+        - If it refuses the abort, or responds with another error, the producer has failed for good.
+        - If there is no response, raise KafkaTimeoutError: the response to a repeated commit will
+          show the outcome.
         """
         transaction = self.transaction
         if transaction.unanswered.of_commit:
@@ -622,8 +652,8 @@ class ProducerTransactions:
         transaction.fail(error)
 
     def _note_end(self, before: ProducerIdentity, identity: ProducerIdentity | None) -> None:
-        """Record that EndTxn, sent under the identity `before`, has succeeded. `identity` is the
-        identity for the next transaction; None if a new epoch has to be requested."""
+        """Record that EndTxn, sent with the identity `before`, has succeeded. `identity`: for the
+        next transaction; None if a new epoch has to be requested."""
         transaction = self.transaction
         transaction.note_end()
         if identity is None:
@@ -643,11 +673,11 @@ class ProducerTransactions:
             # `renew`, which is refused if another producer has the transactional id.
             counts_as_aborted = can_renew
         else:
-            # The coordinator knows no open transaction. That is expected in version 1 if no
-            # partition and no group was added: all such requests were cancelled or refused, and
-            # brokers refuse a late request for its outdated epoch. In version 2 the abort of an
-            # empty transaction succeeds, so this error means that an administrator or another
-            # producer has ended the transaction.
+            # The coordinator knows no open transaction. That is normal in version 1 if no partition
+            # and no group was added: all such requests were cancelled or refused. (Brokers refuse a
+            # late request, because its epoch is outdated.) In version 2 the abort of an empty
+            # transaction succeeds, so this error means that an administrator or another producer
+            # has ended the transaction.
             is_empty = not transaction.partitions and not transaction.groups
             counts_as_aborted = is_empty and not transaction.is_version_2
         if not counts_as_aborted:
@@ -659,10 +689,11 @@ class ProducerTransactions:
     # -- offsets
 
     async def send_offsets(self, given: Any, group: Any) -> None:
-        """Add offsets of a group to the transaction.
+        """Add offsets of a group to the transaction, by `max_block_ms`.
 
-        Raises TypeError or ValueError for wrong arguments, CommitFailedError if partitions were
-        revoked, and errors of the brokers. Any KafkaError fails the transaction.
+        Raises TypeError or ValueError for wrong arguments, TransactionStateError if no transaction
+        is open, CommitFailedError if partitions were revoked, and errors of the brokers. Any other
+        KafkaError than TransactionStateError fails the transaction.
         """
         offsets = as_offsets(given)
         transaction = self.transaction
@@ -684,7 +715,7 @@ class ProducerTransactions:
             raise
 
     def _by_member(self, offsets: Offsets, group: Any) -> list[MemberOffsets]:
-        """Return the offsets by committing member, according to the current assignment."""
+        """Return the offsets by the member that commits them, for the present assignment."""
         member = as_group(group)
         group_id = member if isinstance(member, str) else member.group_id
         found = readers(self._loop, self._client.cluster.cluster_id, group_id)
@@ -723,9 +754,10 @@ class ProducerTransactions:
         deadline: float,
         pending: PendingTxnRequest,
     ) -> list[MemberOffsets]:
-        """Send the offsets; return the offsets to send again with another generation.
+        """Send the offsets. Return [], or, if the generation of a member was outdated, the offsets
+        to send again with the present generation.
 
-        How offsets stay correct although the group rebalances meanwhile:
+        How offsets stay correct if the group rebalances meanwhile:
 
         1. The application has processed records of partition 0 and commits offset 10. Its consumer
            is a member of generation 5; `offsets_by_member` has checked that partition 0 was not
@@ -736,15 +768,16 @@ class ProducerTransactions:
            `offsets_by_member` would raise CommitFailedError, because the next owner may have
            processed the same records. The consumer still owns the partition, so the offset is sent
            again with generation 6.
-        5. If the consumer is still in generation 5, it does not know of the rebalance yet. A retry
-           would send the same request, so the error is raised, and the application aborts.
+        5. If the consumer does not know of the rebalance yet, it is still in generation 5. A retry
+           would send the same request, so raise the error: the application has to abort.
         """
         try:
-            for member, part in by_member:
+            for member, part, topic_ids in by_member:
                 await self._requests.commit_offsets(
                     self._fencing.identity,
                     member,
                     part,
+                    topic_ids,
                     deadline,
                     pending,
                     is_version_2=self.transaction.is_version_2,
@@ -797,19 +830,20 @@ class ProducerTransactions:
             pending.must_finish = True
             raise await self._fencing.explain(error, deadline) from error
         transaction.add_partitions(wanted)
-        # Resume after `add_partitions`, because the senders check `Transaction.admits` at once.
+        # Call `resume` after `add_partitions`: the senders call `Transaction.admits` at once.
         self._sender.resume(wanted)
 
     async def _explain_doubt(self, pending: PendingTxnRequest) -> None:
-        """Find out from the coordinator why a leader refused records; raise the error."""
+        """Find out from the coordinator why a leader refused records, and raise the error."""
         transaction = self.transaction
         doubt = transaction.doubt
         assert doubt is not None
         deadline = self._deadline()
         if not transaction.is_version_2:
-            # In version 1 a request for a new epoch would end an open transaction, and fence this
-            # producer. So add the leader's partition again, which shows whether our epoch is
-            # outdated and has no other effect. (Adding a deleted partition would fail.)
+            # In version 1 a request for a new epoch would abort an open transaction. So add the
+            # leader's partition again, which has no effect except that the response shows whether
+            # the epoch of this producer is outdated. (Do not add another partition, which may have
+            # been deleted.)
             assert transaction.doubtful is not None
             known = {transaction.doubtful}
             try:
@@ -819,8 +853,8 @@ class ProducerTransactions:
             except _PAST as error:
                 doubt = error
             else:
-                # The coordinator knows the transaction and can abort it, whatever the reason of the
-                # leader's error.
+                # The epoch is valid, and the coordinator can abort the transaction, whatever the
+                # reason for the leader's error.
                 raise TransactionAbortable(str(doubt)) if isinstance(doubt, _PAST) else doubt
         pending.must_finish = True
         raise await self._fencing.explain(doubt, deadline) from doubt

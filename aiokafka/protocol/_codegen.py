@@ -1,10 +1,10 @@
 """Write the Python source that encodes or decodes one version of one message.
 
-Loaded only for messages without a generated codec (see `compiler`). An encoder does not check the
-values beforehand: a value of a wrong type makes `struct` or a method call fail, and the compiler
-then finds the field. In a decoder, neighbouring fixed-width fields, with the length or count that
-follows them, become one call of `struct`; arrays and nested structs become loops of the same
-function.
+Imported only for messages without a generated codec (see `compiler`). An encoder does not check the
+values beforehand: if a value has a wrong type, `struct` or a method call raises, and then
+`compiler.explain` finds the field. In a decoder, consecutive fixed-width fields, with the length or
+count that follows them, are decoded by one call of `struct`; arrays and nested structs are decoded
+by loops in the same function.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H"
 
 
 class Source:
-    """Python source under construction, with the names it refers to."""
+    """Python source that is being written, with the objects that it uses, by name (`scope`)."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.scope = scope
@@ -84,7 +84,7 @@ class Source:
         return function
 
     def defer(self, prefix: str, write: Callable[[str], Source]) -> str:
-        """Return the name of a function that is written when it is first called."""
+        """Return the name of a function whose source is written and compiled by its first call."""
         name = self.fresh(prefix)
 
         def first_call(*args: object) -> Any:
@@ -203,7 +203,7 @@ class _EncoderWriter(Source):
     # -- structs
 
     def struct(self, cls: type[Struct], variable: str) -> None:
-        """Write the code that encodes the struct in `variable`. The caller flushes the last run."""
+        """Write the code that encodes the struct in `variable`. The caller must call `flush()`."""
         plain, tagged = split_fields(cls, self.version, self.flexible)
         for field in fields(cls):
             if not field.versions.has(self.version) and not field.ignorable:
@@ -216,8 +216,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that raises UnsupportedVersionError if a field that the version lacks does
-        not have its default."""
+        """Write a check that raises UnsupportedVersionError if a field that the version lacks has
+        another value than its default."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -425,8 +425,8 @@ class _DecoderWriter(Source):
     # -- structs
 
     def struct(self, cls: type[Struct], path: str) -> str:
-        """Write the code that reads a struct; return its variable. The caller flushes the last
-        run."""
+        """Write the code that reads a struct; return the name of its variable. The caller must call
+        `flush()`."""
         variable = self.fresh("o")
         self.line(f"{variable} = new({self.constant(cls.__name__, cls)})")
         plain, tagged = split_fields(cls, self.version, self.flexible)
@@ -457,7 +457,8 @@ class _DecoderWriter(Source):
             with writer.block("while count > 0:"):
                 writer.line("count -= 1")
                 writer.line("tag, pos = uvarint(buf, pos)")
-                # Tags must ascend (KIP-482): otherwise a peer could repeat a field a million times.
+                # Tags must ascend (KIP-482). Check that, because a peer could repeat a field a
+                # million times.
                 with writer.block("if tag <= previous:"):
                     writer.line(f"raise bad_value({path + ' tag'!r}, tag)")
                 writer.line("previous = tag")

@@ -24,13 +24,25 @@ GENERATED = {
     **dict.fromkeys(("ApiVersions", "Metadata"), "client"),
     **dict.fromkeys(("InitProducerId", "Produce"), "producer"),
     **dict.fromkeys(("Fetch", "ListOffsets"), "consumer"),
-    **dict.fromkeys(("FindCoordinator", "Heartbeat", "JoinGroup", "SyncGroup"), "group"),
-    **dict.fromkeys(("ConsumerGroupHeartbeat", "OffsetCommit", "OffsetFetch"), "group"),
+    **dict.fromkeys(("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat"), "group"),
+    **dict.fromkeys(("LeaveGroup", "OffsetCommit", "OffsetFetch"), "group"),
+    "ConsumerGroupHeartbeat": "group",
+    **dict.fromkeys(("AddOffsetsToTxn", "AddPartitionsToTxn"), "transactions"),
+    **dict.fromkeys(("EndTxn", "TxnOffsetCommit"), "transactions"),
 }
 
-# The versions of generated codecs that are not the newest of their API. Brokers offer version 6
-# only as an unstable version, for two-phase commit (KIP-939).
-_VERSIONS = {"InitProducerId": 5}
+# The versions of generated codecs, for APIs that need others than the newest. Members of the
+# classic protocol commit and fetch offsets by topic name, until version 9. Brokers offer version 6
+# of InitProducerId only as an unstable version, for two-phase commit (KIP-939). Transactions of
+# version 1 use the versions before KIP-890; later ones of AddPartitionsToTxn are for brokers.
+_VERSIONS = {
+    "InitProducerId": (5,),
+    "OffsetCommit": (9, 10),
+    "OffsetFetch": (9, 10),
+    "AddPartitionsToTxn": (3,),
+    "EndTxn": (4, 5),
+    "TxnOffsetCommit": (4, 5, 6),
+}
 
 MALFORMED = (KafkaProtocolError, struct.error, IndexError, UnicodeDecodeError)
 """Errors that decoders raise for malformed bytes; `Codec.malformed` adds the message's name."""
@@ -40,7 +52,7 @@ UNENCODABLE = (struct.error, TypeError, AttributeError, KeyError, ValueError, Ov
 
 
 class Codec(Generic[M]):
-    """Encodes and decodes one version of a message. Get it from `codec`."""
+    """Encodes and decodes one version of a message class. Created by `codec`."""
 
     def __init__(self, cls: type[M], version: int, flexible: bool) -> None:
         self.cls = cls
@@ -64,10 +76,12 @@ class Codec(Generic[M]):
     def encode(
         self, message: M, out: bytearray | None = None
     ) -> list[bytes | bytearray | memoryview]:
-        """Encode a message as buffers; long record sets stay buffers of their own.
+        """Encode a message as a list of buffers. Long record sets are not copied: they are separate
+        buffers in the list.
 
-        Raises TypeError or ValueError, naming the field, if a value does not fit its type, and
-        UnsupportedVersionError if a field is set that this version lacks.
+        Raises TypeError or ValueError, with the name of the field, if a value does not fit its
+        type; UnsupportedVersionError if a field is set that this version lacks, unless it is
+        ignorable.
 
         Args:
             message: The message, which is not changed.
@@ -88,8 +102,8 @@ class Codec(Generic[M]):
         """Decode the message that fills `data` from `offset` to the end.
 
         Record sets are memoryviews of `data` (of a copy if `data` is a memoryview). Unknown tagged
-        fields are dropped. Raises only KafkaProtocolError, if the bytes are not exactly one
-        message.
+        fields are dropped. Raises KafkaProtocolError, and no other error, if the bytes are not
+        exactly one message.
         """
         message, end = self.decode_prefix(data, offset)
         if end != len(data):
@@ -143,12 +157,12 @@ def _describe(error: Exception, size: int) -> str:
     return f"truncated: the message goes on beyond its {size} bytes"
 
 
-def generated_version(api: str, cls: type[Struct]) -> int:
-    """Return the version of the request or response `cls` that the build generates codecs for."""
-    return _VERSIONS.get(api, getattr(cls, "VERSIONS", (0, -1))[1])
+def generated_versions(api: str, cls: type[Message]) -> tuple[int, ...]:
+    """Return the versions of the request or response `cls` that the build generates codecs for."""
+    return _VERSIONS.get(api) or (cls.VERSIONS[1],)
 
 
-def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
+def generated(name: str, cls: type[Message], version: int) -> Callable[..., Any] | None:
     """Return the function `name` that the build has generated, None if there is none.
 
     Without generated functions, compiling would take much of the time to a client's first record.
@@ -156,13 +170,13 @@ def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] 
     api = cls.__name__.removesuffix("Request").removesuffix("Response")
     role = GENERATED.get(api)
     is_message = cls.__module__.startswith("aiokafka.protocol.messages.")
-    if role is None or not is_message or version != generated_version(api, cls):
+    if role is None or not is_message or version not in generated_versions(api, cls):
         return None
     try:
         return getattr(import_module(f"aiokafka.protocol._generated.{role}"), name, None)
     except ModuleNotFoundError:
-        # A checkout without a build, or a frozen program, which lacks modules that are imported by
-        # computed names.
+        # The modules are missing in a checkout without a build, and in a frozen program, which has
+        # no modules that are imported by a computed name.
         return None
 
 
@@ -201,8 +215,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def explain(message: Any, cls: type[Struct], version: int, error: Exception) -> Exception:
-    """Return a TypeError or ValueError that names the first invalid field; `error` if no field is
-    invalid."""
+    """Return a TypeError or ValueError whose text has the name of the first invalid field; `error`
+    if no field is invalid."""
     return next(_faults(message, cls, version, cls.__name__), error)
 
 

@@ -156,13 +156,15 @@ class FrameReader:
         self._pending = 0
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return the buffer for the next bytes, which is never empty; `sizehint` is ignored."""
+        """Return the buffer for the next received bytes; it has at least one byte. `sizehint`, an
+        argument of asyncio, is ignored."""
         if self._frame is None:
             return self._scratch_view[self._pending :] if self._pending else self._scratch_view
         return self._target[self._filled :]
 
     def advance(self, count: int) -> list[bytes | bytearray]:
-        """Process `count` bytes in the buffer; return the frames that are complete.
+        """Process `count` bytes that were written to `get_buffer()`; return the frames that are
+        complete now.
 
         The frames do not include the length, and are not changed later. Raises KafkaProtocolError,
         with the likely cause, for a length that is negative or over the limit.
@@ -241,8 +243,6 @@ _INT16 = struct.Struct(">h")
 class _Plan:
     """The encoder and decoder of a request class in one version, shared by all connections."""
 
-    __slots__ = ("decode", "encode", "has_tags", "is_flexible", "name", "responses")
-
     def __init__(self, request: type[Request[Any]], version: int) -> None:
         self.name = f"{request.__name__} v{version}"
         self.is_flexible = is_flexible(request, version)
@@ -264,16 +264,6 @@ class InFlightRequest:
         sent_at: The time of the call that sends the request.
         on_response: The function that the owner of the Exchange calls with the response.
     """
-
-    __slots__ = (
-        "correlation_id",
-        "deadline",
-        "on_response",
-        "plan",
-        "request",
-        "sent_at",
-        "token",
-    )
 
     def __init__(
         self,
@@ -327,7 +317,7 @@ class Exchange:
     def send(
         self, request: Request[Any], version: int, expected: InFlightRequest | None
     ) -> Buffers:
-        """Append `expected` to the queue; return the buffers of `request` to write.
+        """Encode a request; return the buffers to write, and append `expected` to the queue.
 
         `expected` is None for a request without a response (see `Request.expects_response`).
         Raises the errors of `Codec.encode`, without a change of state.
@@ -343,7 +333,8 @@ class Exchange:
             raise explain(request, cls, version, error) from error
         size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
         # Change the state only after the encoding, which may raise.
-        self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
+        correlation_id = (self._last_id + 1) & 0x7FFFFFFF
+        self._last_id = correlation_id
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
         if expected is None:
             self.has_silent = True
@@ -361,8 +352,8 @@ class Exchange:
         return [_INT32.pack(len(payload)) + payload]
 
     def maybe_skip(self, frame: bytes | bytearray) -> bool:
-        """Return whether a frame is a response to a request with acks=0, which the caller must
-        skip: Azure Event Hubs sends such responses.
+        """Return whether a frame is the response to a request with acks=0, which Azure Event Hubs
+        sends. If so, the caller must not call `receive` with it.
 
         Only requests with acks=0 have correlation ids between the last response and the oldest
         in-flight request.
@@ -378,11 +369,12 @@ class Exchange:
         return True
 
     def receive(self, frame: bytes | bytearray) -> tuple[InFlightRequest, Any]:
-        """Decode a response; return the oldest request, whose response it is, and the response.
+        """Decode a response to the oldest request. Return the request, which leaves the queue, and
+        the response.
 
-        The response to `send_raw` is bytes. Raises CorrelationIdError if the response does not
-        belong to the oldest request, and KafkaProtocolError if the response is malformed; the
-        caller must then close the connection.
+        The response to `send_raw` is bytes. Raises CorrelationIdError if no request is in flight,
+        or the response does not belong to the oldest request; KafkaProtocolError if the response is
+        malformed. After an error the caller must close the connection.
         """
         if not self.in_flight:
             raise CorrelationIdError(f"a response of {len(frame)} bytes came without a request")
@@ -419,12 +411,13 @@ class Exchange:
         return request, response
 
     def take_surplus(self) -> str:
-        """Return `surplus` and clear it."""
+        """Return and clear `surplus`, a text about bytes after the last response; "" for none."""
         surplus, self.surplus = self.surplus, ""
         return surplus
 
     def postpone(self, seconds: float) -> None:
-        """Add the time of a throttle to the deadline of every in-flight request."""
+        """Add `seconds`, for which the broker throttles this client, to the deadline of every
+        in-flight request."""
         for request in self.in_flight:
             request.deadline += seconds
 
@@ -463,10 +456,10 @@ def _decode_old_api_versions(
     """Decode an ApiVersions response in version 0 after `error`, the failure to decode the response
     in the requested version. Raises KafkaProtocolError for all other responses.
 
-    A broker that does not support the requested version responds in version 0 (KIP-511). A gateway
-    may convert that response to the requested version. Bytes of version 0 never decode as a later
-    version: versions 1 and 2 miss the throttle time at the end, and version 3 and later read the
-    first byte of the key count (0) as a null array.
+    A broker that does not support the requested version responds in version 0 (KIP-511). But a
+    gateway may convert that response to the requested version, so try that version first. Bytes of
+    version 0 cannot be decoded as a later version: in versions 1 and 2 the throttle time is missing
+    at the end, and for version 3 and later the first byte of the key count (0) is a null array.
     """
     is_refusal = frame[offset : offset + 2] == _INT16.pack(_UNSUPPORTED_VERSION)
     if plan.responses.cls.API_KEY == API_VERSIONS_KEY and is_refusal:

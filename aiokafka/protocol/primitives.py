@@ -71,11 +71,12 @@ def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
 
 @cache
 def packing(codes: str) -> struct.Struct:
-    """Return the Struct of these codes. The cache is bounded: messages have few different codes."""
+    """Return the big-endian Struct of these codes. The cache needs no limit, because messages have
+    few different codes."""
     return struct.Struct(">" + codes)
 
 
-# The limit holds in all versions: brokers close the connection when a string is longer.
+# The largest size of a string, in all versions: brokers close the connection if a string is larger.
 _LONGEST_STRING = 0x7FFF
 
 
@@ -113,7 +114,8 @@ def unsupported(message: Struct, name: str, version: int) -> UnsupportedVersionE
 
 
 class Packers(dict[int, Any]):
-    """Packers of `n` integers, by `n`; only packers for `n` < 64 are kept."""
+    """The `pack` functions of arrays of integers, by the number of elements. Only those for less
+    than 64 elements are kept."""
 
     def __init__(self, integer: str) -> None:
         self._integer = integer
@@ -139,8 +141,8 @@ def bad_value(path: str, value: int) -> KafkaProtocolError:
 
 
 class Unpackers(dict[int, Any]):
-    """Unpackers of `n` integers and the fields `behind` them, by `n`; only unpackers for `n` < 64
-    are kept."""
+    """The `unpack_from` functions of arrays of integers, with the fields after them (`behind`, as
+    `struct` codes), by the number of elements. Only those for less than 64 elements are kept."""
 
     def __init__(self, integer: str, behind: str) -> None:
         self._integer = integer

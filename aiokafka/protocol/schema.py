@@ -15,7 +15,8 @@ A message is a class, a field is an annotation, and one class covers every versi
 
 Type checkers see ``acks: int``; `aiokafka.protocol.compiler` sees the wire type and writes the
 code that encodes and decodes each version. The default is a class attribute, so reading a field
-that a version lacks returns the default. Modules with declarations must not postpone annotations.
+that a version lacks returns the default. Modules with declarations must not import
+``annotations`` from ``__future__``: the annotations are evaluated.
 """
 
 import types
@@ -50,12 +51,13 @@ ZERO_UUID: Final = bytes(16)
 """The UUID that means "no id": Kafka has no null UUID."""
 
 
-# The classes of this module are plain classes: a NamedTuple takes ten times as long to create at
-# import.
+# The classes of this module are plain classes, because creating a NamedTuple class takes ten times
+# as long at import.
 
 
 class Wire:
-    """The encoding of a value: Kafka's name of the type and, for a fixed width, `struct`'s code."""
+    """The encoding of a value: Kafka's name of the type, and the `struct` code if the type has a
+    fixed width."""
 
     __slots__ = ("code", "kind")
 
@@ -101,7 +103,7 @@ ALWAYS: Final = Versions(0, OPEN_END)
 
 @cache
 def parse_versions(text: str) -> Versions:
-    """Read Kafka's notation: ``"3"``, ``"3-12"``, ``"3+"`` or ``"none"``."""
+    """Return the range for Kafka's notation: ``"3"``, ``"3-12"``, ``"3+"`` or ``"none"``."""
     if text == "none":
         return NEVER
     if text.endswith("+"):
@@ -130,7 +132,7 @@ class _Missing:
 
 
 class FieldSpec:
-    """The arguments of `field`, before the annotation is read."""
+    """The arguments of `field`; `Field` also has the type, from the annotation."""
 
     __slots__ = ("default", "ignorable", "nullable", "secret", "tag", "versions")
 
@@ -191,9 +193,9 @@ def field(
         nullable: The versions in which the value may be None; by default all, if the type allows
             None.
         tag: Makes the field a tagged field (KIP-482), sent only if the value is not the default.
-        ignorable: Versions without the field drop a value silently, instead of raising
+        ignorable: Whether a version without the field omits a value that is set, instead of raising
             UnsupportedVersionError.
-        secret: The ``repr`` of messages does not contain the value.
+        secret: Whether the ``repr`` of messages hides the value.
     """
     return FieldSpec(versions, default, nullable, tag, ignorable, secret)
 
@@ -261,7 +263,8 @@ class Struct:
     """A message or a part of a message, with a keyword-only constructor and comparison by value.
 
     Values are not checked until the message is encoded. Unknown or missing keywords raise
-    TypeError. Defaults that are lists or structs are shared: assign, do not mutate.
+    TypeError. Messages share the structs that are defaults: assign another struct, do not change
+    the default.
     """
 
     _specs: ClassVar[dict[str, FieldSpec]] = {}
@@ -283,7 +286,7 @@ class Struct:
         cls = type(self)
         if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
             return  # no attribute to set: the class attributes are the defaults
-        # Compiling a constructor takes as long as dozens of calls of `_assign`, and a client makes
+        # Compiling a constructor takes as long as dozens of calls of `_assign`, and a client needs
         # few messages of each class before its first record. So only a later call compiles it.
         init = vars(cls).get("_init")
         if init is None:
@@ -298,7 +301,8 @@ class Struct:
         init(self, **values)
 
     def _assign(self, values: dict[str, Any]) -> bool:
-        """Set the attributes. Return False if a keyword is missing or unknown."""
+        """Set the attributes, and return True. Return False if a keyword is missing or unknown, so
+        that the compiled constructor raises its TypeError."""
         given = 0
         for f in fields(type(self)):
             if f.name in values:
@@ -412,7 +416,7 @@ def _resolve_field(cls: type[Struct], name: str, annotation: Any, spec: FieldSpe
 
 @cache
 def _resolve_type(annotation: Any) -> tuple[Type, bool]:
-    """Return the wire type of an annotation, and whether it admits None."""
+    """Return the wire type of an annotation, and whether the value may be None."""
     origin = get_origin(annotation)
     if origin is Annotated:
         base, wire = get_args(annotation)

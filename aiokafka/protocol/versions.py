@@ -79,7 +79,8 @@ class BrokerVersions:
 
     @property
     def release(self) -> tuple[int, int, int]:
-        """The newest Kafka release, up to 2.4, whose versions the broker has."""
+        """The newest Kafka release that the API versions of the broker show. 2.4 for all later
+        releases."""
         for release, api_key, version in _RELEASES:
             if self.api_versions.get(api_key, (0, -1))[1] >= version:
                 return release
@@ -146,6 +147,7 @@ _FIRST = """
 3.7    68 69 71 72 74 75
 3.9    80 81
 4.1    76 77 78 79 83 84 85 86 87 88 89 90 91 92
+4.4    93 94
 """
 
 # The API keys that exist only in KRaft mode.
@@ -171,7 +173,7 @@ _FIRST_RELEASES_WITH_KRAFT = _by_key(_FIRST_WITH_KRAFT)
 def first_release(api_key: int) -> str | None:
     """Return the first release with an API for clients, such as "2.3"; None if unknown.
 
-    A release with early access to the API counts only if users could enable it.
+    If a release had an early version of the API, it counts only if users could enable it there.
     """
     release = _FIRST_RELEASES.get(api_key)
     return f"{release} with KRaft" if api_key in _OF_KRAFT else release

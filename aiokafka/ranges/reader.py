@@ -1,16 +1,17 @@
-"""RangeReader: fetches ranges of offsets ahead of its caller, one request at a time per leader."""
+"""RangeReader: fetches ranges of offsets before the application requests the records, with one
+request at a time per leader."""
 
 from __future__ import annotations
 
 import asyncio
 import collections
 import logging
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
+from aiokafka._metadata.leader_votes import LeaderVotes
 from aiokafka._reading import (
     BatchTooLarge,
     Failed,
@@ -31,7 +32,7 @@ from aiokafka._reading import (
     read_partition,
 )
 from aiokafka._retry import Backoff
-from aiokafka._tasks import TaskOwner, together
+from aiokafka._tasks import TaskOwner
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.cluster import ClusterMetadata
@@ -46,9 +47,7 @@ from aiokafka.errors import (
     for_partition,
     renewed,
 )
-from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
-from aiokafka.protocol.messages.list_offsets import EARLIEST, LATEST
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokafka.protocol.messages.fetch import EARLIEST, LAST_VERSION_WITH_NAMES, LATEST, FetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.ranges.state import (
     DataLoss,
@@ -67,14 +66,11 @@ from aiokafka.ranges.state import (
     too_large,
 )
 from aiokafka.record.columns import ColumnReader
-from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
-    from aiokafka.protocol.messages.metadata import MetadataResponse
 
 __all__ = [
-    "LeaderVotes",
     "RangeReader",
     "WaitingCallers",
     "has_another_leader",
@@ -87,12 +83,13 @@ __all__ = [
 
 
 class WaitingCallers:
-    """Stops the timeout clocks of ranges while no caller waits for records.
+    """The calls of `RangeReader.next()` that wait for records. While no call waits, the timeout
+    clocks of the ranges are stopped.
 
-    A caller may process records for a long time. An outage that begins and ends in this time must
-    not fail a range.
+    The application may process records for a long time between two calls. An outage that begins and
+    ends in this time must not fail a range.
 
-    Owns: the number of waiting callers, and the time since which no caller waits.
+    Owns: the number of waiting calls, and the time since which no call waits.
     """
 
     def __init__(self, states: Sequence[RangeState]) -> None:
@@ -105,7 +102,9 @@ class WaitingCallers:
         return self._waiting > 0
 
     async def wait(self, arrived: asyncio.Event) -> None:
-        """Wait for `arrived` as a caller."""
+        """Wait for `arrived`, for a call that needs records. The timeout clocks run only while such
+        a call waits: if no other call waits, first exclude from the clocks the time since the last
+        waiting call ended."""
         if not self._waiting:
             now = self._loop.time()
             for state in self._states:
@@ -119,127 +118,16 @@ class WaitingCallers:
                 self._idle_since = self._loop.time()
 
 
-_POLLED_BROKERS = 3  # brokers asked in each poll
-_POLL_TIMEOUT = 5.0  # seconds for each of connecting and responding
-_RESULT_MAX_AGE = 2.0  # seconds in which the result of a poll is used for all ranges of a topic
-_POLL_INTERVAL = 5.0  # seconds between polls that no range waits for
-_FIRST_WITHOUT_CREATION = 4  # earlier MetadataRequest versions may create the topic
-
-
-class LeaderVotes:
-    """Requests the leader of a partition from several brokers, before a data loss is reported.
-
-    1. A leader is partitioned off, and another leader is elected.
-    2. The previous leader has not noticed, and still responds to Fetch, ListOffsets and Metadata
-       requests, naming itself as the leader. Its log lacks the records sent to the new leader.
-    3. A client that is only connected to the previous leader requests metadata from no other
-       broker. So this class requests metadata from several brokers, and updates the client's
-       metadata with newer leaders.
-
-    Owns: the running polls, and the result of the last poll by topic.
-    """
-
-    def __init__(self, client: AIOKafkaClient, tasks: TaskOwner) -> None:
-        self._client = client
-        self._tasks = tasks
-        self._loop = asyncio.get_running_loop()
-        self._polls: dict[str, asyncio.Task[None]] = {}
-        self._results: dict[str, dict[int, ClusterMetadata]] = {}
-        self._polled_at: dict[str, float] = {}
-
-    def poll_soon(self, topic: str) -> None:
-        """Poll brokers about a topic in the background, unless the last poll is less than
-        `_POLL_INTERVAL` seconds old."""
-        if not self._is_younger(topic, _POLL_INTERVAL):
-            self._poll(topic)
-
-    async def confirm(self, tp: TopicPartition, leader: int | None) -> bool:
-        """Return whether `leader` is the leader according to the client's metadata, and to all
-        other polled brokers that responded.
-
-        If the cluster has other brokers than `leader`, at least one of them must have responded. A
-        response with an older leader epoch than the client's does not count.
-        """
-        if not self._is_younger(tp.topic, _RESULT_MAX_AGE):
-            await asyncio.wait([self._poll(tp.topic)])
-        cluster = self._client.cluster
-        if leader is None or cluster.leader_for_partition(tp) != leader:
-            return False
-        if not set(cluster.node_ids) - {leader}:
-            return True
-        # Ignore brokers with an older leader epoch than the client's.
-        votes = [
-            seen.leader_for_partition(tp)
-            for node_id, seen in self._results.get(tp.topic, {}).items()
-            if node_id != leader and not 0 <= seen.leader_epoch(tp) < cluster.leader_epoch(tp)
-        ]
-        return bool(votes) and all(vote == leader for vote in votes)
-
-    def _is_younger(self, topic: str, seconds: float) -> bool:
-        at = self._polled_at.get(topic)
-        return topic not in self._polls and at is not None and self._loop.time() - at < seconds
-
-    def _poll(self, topic: str) -> asyncio.Task[None]:
-        task = self._polls.get(topic)
-        if task is None:
-            task = self._tasks.start(self._poll_brokers(topic), name=f"others-{topic}")
-            self._polls[topic] = task
-        return task
-
-    async def _poll_brokers(self, topic: str) -> None:
-        try:
-            nodes = sorted(self._client.cluster.node_ids)
-            some = random.sample(nodes, min(_POLLED_BROKERS, len(nodes)))
-            answers = await together(self._request_metadata(node_id, topic) for node_id in some)
-            found = dict(zip(some, answers, strict=True))
-            self._results[topic] = {node: seen for node, seen in found.items() if seen is not None}
-            self._polled_at[topic] = self._loop.time()
-        finally:
-            del self._polls[topic]
-
-    async def _request_metadata(self, node_id: int, topic: str) -> ClusterMetadata | None:
-        """Return a broker's metadata of the topic; None if the broker does not respond, or has
-        another topic with this name."""
-        limit = min(_POLL_TIMEOUT, self._client.config.request_timeout)
-        try:
-            seen = ClusterMetadata().updated(await self._send(node_id, topic, limit))
-        except KafkaError:
-            return None
-        client = self._client
-        ids = {seen.topic_id(topic), client.cluster.topic_id(topic)} - {None}
-        if len(ids) > 1:
-            return None
-        client.update_leaders(
-            {
-                tp: (leader, seen.leader_epoch(tp))
-                for number in seen.known_partitions(topic) or ()
-                if (leader := seen.leader_for_partition(tp := TopicPartition(topic, number)))
-                is not None
-                and leader >= 0
-            }
-        )
-        return seen
-
-    async def _send(self, node_id: int, topic: str, limit: float) -> MetadataResponse:
-        connection = await self._client.connection(node_id, timeout=limit)
-        version = connection.pick(MetadataRequest)
-        if version >= _FIRST_WITHOUT_CREATION:
-            one = [MetadataRequestTopic(name=topic)]
-            request = MetadataRequest(topics=one, allow_auto_topic_creation=False)
-        else:
-            # Request all topics: in version 0 by an empty list, later by None.
-            request = MetadataRequest(topics=None if version else [])
-        return await connection.request(request, version=version, timeout=limit)
-
-
-_REFRESHES = 3  # metadata refreshes before a topic counts as deleted
+# A topic counts as deleted or recreated if this number of metadata refreshes in a row say so.
+_REFRESHES = 3
 
 
 async def log_bounds(
     client: AIOKafkaClient, state: RangeState, fenced_epochs: FencedEpochs
 ) -> tuple[int, int]:
     """Return the log start offset and the log end offset. Raises the error of the broker or
-    connection, and LeaderNotAvailableError without a known leader."""
+    connection, UnknownError if a response has no offset, LeaderNotAvailableError without a known
+    leader."""
     earliest = await _list_offset(client, state, fenced_epochs, EARLIEST)
     return earliest, await _list_offset(client, state, fenced_epochs, LATEST)
 
@@ -270,7 +158,8 @@ async def _list_offset(
 def retry_later(
     client: AIOKafkaClient, state: RangeState, error: type[BrokerResponseError], now: float
 ) -> None:
-    """Back off and refresh the metadata after an error response of a leader."""
+    """Postpone the next fetch of a range after an error response of its leader, and request a
+    metadata refresh."""
     state.postpone(now, error.__name__)
     is_doubtful = doubts_metadata(error, state.failures)
     ask = client.doubt_metadata if is_doubtful else client.request_metadata
@@ -278,13 +167,15 @@ def retry_later(
 
 
 def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the topic's id in the client's metadata differs from the range's topic id."""
+    """Return whether the topic's id in the client's metadata differs from the range's topic id;
+    False if one of them is unknown."""
     known, wanted = client.cluster.topic_id(state.tp.topic), state.range.topic_id
     return None not in (known, wanted) and known != wanted
 
 
 def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the partition does not exist according to the client's metadata."""
+    """Return whether the partition does not exist according to the client's metadata; False if the
+    metadata lacks the topic's partitions, or has another error for the topic."""
     cluster, (topic, number) = client.cluster, state.tp
     if code := cluster.topic_error(topic):
         return code == UnknownTopicOrPartitionError.errno
@@ -293,7 +184,7 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
 
 
 def has_another_leader(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether another broker leads than the broker that has last reported the log end."""
+    """Return whether a leader is known, and is not the broker that reported the log end last."""
     leader = client.cluster.leader_for_partition(state.tp)
     return leader is not None and leader not in (-1, state.end_source)
 
@@ -303,14 +194,15 @@ async def is_confirmed(
     state: RangeState,
     check: Callable[[AIOKafkaClient, RangeState], bool],
 ) -> bool | None:
-    """Return whether `check` is true after each of several metadata refreshes, because the metadata
-    of the client or of one broker may be outdated. Return None if no broker responds."""
+    """Return whether `check` is true after each of several metadata refreshes; None if no broker
+    responds. One refresh is not enough, because a broker's metadata may be outdated."""
     for _ in range(_REFRESHES):
         if not await client.force_metadata_update():
             return None
         if not check(client, state):
             return False
-        # An immediate refresh would ask the same broker, whose metadata may still be outdated.
+        # Wait: an immediate refresh could use the same broker, and its metadata may still be
+        # outdated.
         await asyncio.sleep(client.config.retry_backoff)
     return True
 
@@ -343,12 +235,12 @@ class RangeReader:
             after the last stable offset.
         fail_on_data_loss: Raise DataLossError for lost records. If False, skip lost records with a
             warning, and list them in `losses`.
-        max_bytes: Limit of a fetch response.
-        max_partition_bytes: Limit of one partition in a fetch response.
+        max_bytes: Maximum bytes of a fetch response.
+        max_partition_bytes: Maximum bytes of one partition in a fetch response.
         min_bytes: Bytes that a broker waits for before it responds to a fetch.
         max_wait_ms: How long a broker waits for `min_bytes`.
-        buffer_memory: Bytes fetched ahead, over all brokers.
-        timeout_ms: Longest time without progress of a range while a caller waits.
+        buffer_memory: Maximum bytes of fetched, unread responses of all brokers.
+        timeout_ms: Longest time without progress of a range while a call of `next()` waits.
         check_crcs: Check the checksum of every batch.
         sizes: Record sizes shared with other readers of the same topics. Without known sizes, the
             first fetch of a range is small.
@@ -468,7 +360,7 @@ class RangeReader:
         return all(state.phase is RangePhase.DONE for state in self._states)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop fetching. `next()` raises the first error given to this method, after it has
+        """Stop fetching. `next()` raises the first error given to this method, after `next()` has
         returned all fetched record sets."""
         if self._failure is None:
             self._failure = error
@@ -498,12 +390,13 @@ class RangeReader:
         return min([_CHECK_INTERVAL, *retries])
 
     def _start_fetches(self, now: float) -> None:
-        """Start a fetch to every leader without an in-flight fetch, if the buffer memory has space
-        for the response."""
+        """Start a fetch to every leader without an in-flight fetch, if the leader's share of the
+        buffer memory has space for the response."""
         by_leader = self._by_leader(now)
         if not by_leader:
             return
-        # Also count brokers with a fetch in flight, or with unread responses in memory.
+        # Divide the buffer memory among these leaders, and the brokers with a fetch in flight or
+        # with unread responses in memory.
         brokers = {*by_leader, *self._fetching_nodes, *+self._pinned}
         share = self._limits.buffer_memory // len(brokers)
         size = max(1, min(self._limits.max_bytes, share // 2))
@@ -511,7 +404,8 @@ class RangeReader:
             if node_id in self._fetching_nodes:
                 continue
             if self._pinned[node_id] + size > max(share, size):
-                # Restart the timeout clocks of these partitions: they wait for the caller.
+                # Restart the timeout clocks of all ranges of these partitions: they wait until the
+                # application reads record sets, and not for the broker.
                 full = {state.tp for state in states}
                 for state in self._states:
                     if state.tp in full:
@@ -523,16 +417,16 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Return the ranges to fetch by leader, one per partition. A range whose last response with
-        records is older comes first."""
+        """Return the ranges to fetch by leader, at most one per partition. Ranges that got records
+        longest ago come first."""
         by_leader: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.last_response):
             if state.phase is not RangePhase.IDLE or not state.is_due(now, self._client.cluster):
                 continue
             if state.tp in taken:
-                # The ranges of a partition are fetched one at a time. Waiting for another range is
-                # no stall, so this range's timeout restarts when the other range's timeout does.
+                # The ranges of a partition are fetched one at a time. This range waits for the
+                # other range and not for the broker, so the progress of the other range counts.
                 state.since = max(state.since, taken[state.tp].since)
                 continue
             leader = self._leader(state, now)
@@ -571,7 +465,8 @@ class RangeReader:
 
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
-        # The client would reject a larger response and close the connection.
+        # Request at most `max_response_bytes`: the client rejects a larger response and closes the
+        # connection.
         fits = max_record_bytes(self._client.config.max_response_bytes, len(states))
         size = max(1, min(size, fits))
         limit = min(size, limits.max_partition_bytes)
@@ -627,7 +522,9 @@ class RangeReader:
             found = asked.get(tp)
             if found is not None and found.phase is RangePhase.FETCHING:
                 self._handle_partition(found, data, frame, limit)
-        is_filled = frame.nbytes > size // 2  # other partitions have taken most of the size
+        # If records fill more than half of the requested size, a range may have got no records
+        # although its limit was large enough: do not double the limit of such a range.
+        is_filled = frame.nbytes > size // 2
         for state in states:
             if state.phase is not RangePhase.FETCHING:
                 continue
@@ -665,7 +562,8 @@ class RangeReader:
             retry_later(self._client, state, error, self._loop.time())
 
     def _queue_records(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
-        """Queue the fetched records, and advance the position of the range to their end."""
+        """Queue the fetched records, and advance the position of the range to their end. Fail if
+        they do not begin with a valid batch."""
         scan = answer.scan
         if scan.end < 0:
             self._fail(no_batch(state, answer))
@@ -695,7 +593,8 @@ class RangeReader:
     # -- out of range, lost records and timeouts ---------------------------------------------------
 
     async def _look_up(self, state: RangeState) -> None:
-        """Look up the bounds of a log after OFFSET_OUT_OF_RANGE."""
+        """After OFFSET_OUT_OF_RANGE, look up the bounds of the log. Then report a data loss, begin
+        at the first record (`from_first`), or retry; fail after an error that is not transient."""
         leader = self._client.cluster.leader_for_partition(state.tp)
         try:
             earliest, latest = await log_bounds(self._client, state, self._fenced_epochs)
@@ -716,7 +615,8 @@ class RangeReader:
         elif state.position > latest and await self._votes.confirm(state.tp, leader):
             self._report_loss(state, LossKind.TRUNCATION, wanted.until, self._loop.time())
         else:
-            # Retry: the leader has caught up or changed since the error.
+            # A loss is not certain: the leader may have caught up or changed since the error.
+            # Retry.
             state.postpone(self._loop.time(), f"the log has offsets {earliest} to {latest - 1}")
         self._wake.set()
 

@@ -52,15 +52,16 @@ class PartitionRange(NamedTuple):
     """The id that distinguishes topics of the same name (KIP-516): 16 bytes, if known."""
 
     from_first: bool = False
-    """Start at the first existing record: if it comes after `start`, that is no data loss."""
+    """Whether `start` means the beginning of the log: if the log now begins later, the range does
+    as well, and this is not a data loss."""
 
 
 class LossKind(enum.Enum):
     """Why records of a range are lost."""
 
     RETENTION = "retention"
-    """The log begins at a later offset now: its first records were removed by retention or
-    deleted."""
+    """The log begins at a later offset now: its first records were removed by retention or by
+    DeleteRecords."""
 
     TRUNCATION = "truncation"
     """The log ends earlier than before: replicas were lost, or the topic was created again."""
@@ -126,8 +127,9 @@ class RangeState:
 
     - `position`: the offset to fetch next.
     - `high_watermark`: the end of the log, from the last response of the broker `end_source`.
-    - `since`: the loop time of the last progress.
-    - `reason`: the last failure.
+    - `since`: the loop time from which the timeout counts: the last progress, or a later time (see
+      `exclude_time()` and `restart_clock()`).
+    - `reason`: text of the last failure, for the timeout error.
     - `last_response`: number of the last response with records of the range. The range with the
       lowest number is fetched first.
     - `size`: the size of the next fetch.
@@ -191,8 +193,8 @@ class RangeState:
         return self._backoff.failures
 
     def is_due(self, now: float, cluster: ClusterMetadata) -> bool:
-        """Return whether to fetch the range: its backoff has ended, or the partition has another
-        leader since the failure."""
+        """Return whether to fetch the range now: its backoff has ended, or the partition got
+        another leader since the failure (at most `MOST_PROMPT_ATTEMPTS` times in a row)."""
         if self.retry_at <= now:
             return True
         info, before = cluster.partition(self.tp), self.metadata
@@ -216,13 +218,14 @@ class RangeState:
             self.transition(RangePhase.IDLE)
 
     def restart_clock(self, now: float) -> None:
-        """Restart the timeout clock after a leader change, and discard the known end of the log."""
+        """Restart the timeout clock after a leader change, and forget the end of the log that the
+        previous leader reported."""
         self.high_watermark = -1
         self.since = now
         self.transition(RangePhase.IDLE)
 
     def exclude_time(self, seconds: float, now: float) -> None:
-        """Exclude a time without waiting callers from the timeout clock."""
+        """Exclude `seconds`, in which no call of `next()` waited, from the timeout clock."""
         self.since = min(now, self.since + seconds)
 
     def timeout_error(self, timeout: float) -> KafkaTimeoutError:
@@ -234,7 +237,7 @@ class RangeState:
         )
 
     def data_loss_until(self, kind: LossKind, until: int) -> DataLoss:
-        """Return the loss of the records between the position and `until`."""
+        """Return the DataLoss of the offsets from the position up to `until` or the range's end."""
         last = min(max(until, self.position), self.range.until)
         return DataLoss(kind, self.tp.topic, self.tp.partition, self.position, last)
 
@@ -250,7 +253,8 @@ def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
 
 
 class Rows(NamedTuple):
-    """The first `size` rows of `columns`. Ignore further rows, which are after the range's end."""
+    """Rows of records: the first `size` rows of `columns`. Further rows of `columns` are after the
+    end of the range: ignore them."""
 
     columns: Columns
     size: int
@@ -293,8 +297,8 @@ class RecordSet:
 
 
 class PinnedResponse:
-    """The memory of one response, which is in use until the last record set of the response was
-    read. `unread` is the number of record sets that were not read yet."""
+    """A fetch response in memory. `unread` is the number of its record sets that the application
+    has not finished reading; at 0 the memory is released. `nbytes` is the response's size."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -325,10 +329,13 @@ def too_large(state: RangeState, limit: int) -> KafkaError:
 
 # -- sizes of fetches: a broker should send few bytes after the end of a range
 
-_MIN_FIRST_SIZE = 20 * 1024  # fits a batch of a producer's default size
-_MAX_FIRST_SIZE = 64 * 1024  # of a range of a topic whose bytes per offset are not known yet
+# Minimum and maximum bytes of a range's first fetch while the topic's bytes per offset are unknown.
+# A batch of a producer's default size fits into the minimum.
+_MIN_FIRST_SIZE = 20 * 1024
+_MAX_FIRST_SIZE = 64 * 1024
 _DEFAULT_PER_OFFSET = 125.0  # assumed bytes per offset of a topic before its first response
-_SPARE = 1.1  # factor for the variation of record sizes
+# Factor by which the expected size of a fetch is multiplied, because record sizes vary.
+_SPARE = 1.1
 _MOST_TOPICS = 1000
 
 
@@ -365,7 +372,7 @@ class RangeLimits(NamedTuple):
 
 
 class _TopicSizes(NamedTuple):
-    """The average bytes per offset, and the size of a batch in bytes."""
+    """The average bytes per offset, and the bytes of one batch, of a topic."""
 
     per_offset: float
     batch: int
@@ -423,7 +430,7 @@ class FetchSize:
     def served(self, nbytes: int, offsets: int, batch: int) -> None:
         """Store the sizes of a response: `nbytes` for `offsets` offsets, and `batch` bytes of its
         first batch."""
-        # At least one batch has fitted into the response, so do not double the next fetch.
+        # At least one batch fitted into the response, so the effect of `double()` ends.
         self._min_size = 0
         if nbytes and offsets > 0:
             self._own_sizes = _TopicSizes(nbytes / offsets, batch)

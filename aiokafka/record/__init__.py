@@ -28,7 +28,7 @@ _load_module = on_demand(__name__, *_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on first use: most programs need none of these names.
+    # Import on first use, because most programs need none of these names.
     if name not in __all__ and name not in _OF_AIOKAFKA:
         return _load_module(name)
     home = _OF_AIOKAFKA.get(name) or ("columns" if name in _IN_COLUMNS else "rows")

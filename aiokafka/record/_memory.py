@@ -55,8 +55,8 @@ _from_bytes = int.from_bytes
 
 
 def source(view: memoryview) -> memoryview:
-    """Return the address of a contiguous view, which must outlive the address. Here the view itself
-    stands for its address."""
+    """Return the view itself. The C function returns the address of its bytes: the caller has to
+    keep the view, which must be contiguous, as long as it uses the address."""
     return view
 
 
@@ -71,20 +71,20 @@ def text(data: Buffer, start: int, stop: int) -> str:
 
 
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
-    """Return the same as `text`. The C function returns `previous` if both are equal, which is
-    faster than creating a string."""
+    """Return the same as `text`. The C function returns `previous` if it is equal, which is faster
+    than creating a string."""
     return text(data, start, stop)
 
 
 def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> bytes:
-    """Return the same as `cut`. The C function returns `previous` if both are equal, which is
-    faster than creating bytes."""
+    """Return the same as `cut`. The C function returns `previous` if it is equal, which is faster
+    than creating bytes."""
     return cut(data, start, stop)
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return `items`, a tuple of strings, bytes, None and similar tuples. The C function excludes
-    the tuple from garbage collection, because it cannot be part of a reference cycle."""
+    the tuple from the search for reference cycles, because it cannot be part of one."""
     return items
 
 
@@ -111,8 +111,8 @@ def i64(data: Buffer, at: int) -> int:
 def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     """Return the zigzag varint of up to 64 bits at `at`, and the position after it.
 
-    The position is -1 if the varint does not end before `end`, has more than 64 bits, or `at` is
-    -1. A caller can read several varints in a row and check only the last position.
+    The position is -1 if the varint does not end before `end` or has more than 64 bits, and also if
+    `at` is -1. So a caller can read several varints in a row, and check only the last position.
     """
     if at < 0 or at >= end:
         return 0, -1
@@ -172,8 +172,8 @@ def hash64(data: Buffer, at: int, size: int, seed: int) -> int:
 
 
 def target(buffer: bytearray) -> bytearray:
-    """Return the address of `buffer`, valid until `buffer` is resized. Here `buffer` itself stands
-    for its address."""
+    """Return `buffer` itself. The C function returns the address of its bytes, which is valid until
+    `buffer` is resized."""
     return buffer
 
 

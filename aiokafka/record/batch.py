@@ -40,9 +40,10 @@ _FIRST_CAPACITY = 2048
 class RecordBatchBuilder:
     """Builds one batch from records.
 
-    `compression` is the number of a codec, `level` its level (None: the default). `size_limit`
-    limits the size of the uncompressed batch with its header; only the first record may exceed the
-    limit. `size` is the number of bytes so far, `record_count` the number of records.
+    `compression` is the number of a codec, `level` its level (None: the default). `size_limit` is
+    the largest size in bytes of the uncompressed batch with its header; a single record may be
+    larger. `size` is the number of bytes so far, `record_count` the number of records. Raises
+    UnsupportedCodecError if the codec is not available, ValueError for an invalid level.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class RecordBatchBuilder:
 
         The first record always fits. `timestamp` is in milliseconds since 1970. Raises ValueError
         for an invalid timestamp, TypeError for a key, value or header of a wrong type,
-        IllegalStateError once the batch is built.
+        IllegalStateError after `build()`, MessageSizeTooLargeError if the batch exceeds 2 GiB.
         """
         if timestamp < -1 or timestamp > _MAX_TIMESTAMP:
             raise ValueError(f"timestamp must be an int64 that is not negative, not {timestamp}")
@@ -94,8 +95,8 @@ class RecordBatchBuilder:
             if extra < 0:
                 pairs = _plain_headers(pairs)
                 extra = _headers_size(pairs)
-        # Code of the caller, such as a generator of headers, may have run above and used this
-        # builder. Below, no code of the caller runs, so the sizes match the bytes that are written.
+        # Code of the caller, such as a generator of headers, may have run above, and may have used
+        # this builder. No such code runs below, so the sizes match the bytes that are written.
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
         offset = self.record_count
@@ -130,9 +131,10 @@ class RecordBatchBuilder:
     def append_rows(self, rows: RowSource, order: bytearray, start: int, stop: int) -> int:
         """Add the rows `order[start:stop]`, where `order` is an array of int32.
 
-        Returns the index of the first row that does not fit, or `stop`. The first row of a batch
-        always fits. Raises ValueError for an invalid timestamp or header, after adding the rows
-        before it.
+        Returns the index in `order` of the first row that does not fit; `stop` if all rows fit. The
+        first row of a batch always fits. Raises ValueError for a row that does not exist or has an
+        invalid timestamp or header, after adding the rows before it; IllegalStateError after
+        `build()`.
         """
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
@@ -190,8 +192,9 @@ class RecordBatchBuilder:
             # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
         capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
-        # Set the capacity only after the resize, which raises without memory, or while a view of
-        # the buffer exists: compiled code writes unchecked within the capacity.
+        # Set the capacity only after the resize, because compiled code writes without bounds checks
+        # up to the capacity. The resize raises MemoryError, or BufferError while a view of the
+        # buffer exists.
         mem.resize(self._buffer, capacity)
         self._capacity = capacity
 
@@ -205,14 +208,15 @@ class RecordBatchBuilder:
         """Return the batch as bytes.
 
         The first call compresses the batch; afterwards no records can be added. A later call with
-        another producer id, epoch, sequence number or transactional flag returns a changed copy.
+        another producer id, epoch, sequence number or transactional flag returns a changed copy,
+        with the same arguments the same object. Raises IllegalStateError without records.
         """
         if not self.record_count:
             raise IllegalStateError("a batch without records cannot be built")
         identity = (producer_id, producer_epoch, base_sequence, transactional)
         batch = self._batch
         if batch is None:
-            # A batch in `_batch` makes `append` reject records, even after an error below.
+            # Set `_batch` first: then `append` rejects records, even after an error below.
             batch = self._batch = self._pack()
             self.compressed_size = len(batch)
         elif identity == self._identity:

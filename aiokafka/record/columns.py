@@ -68,7 +68,7 @@ class Columns(NamedTuple):
 
 
 class BinaryBuilder:
-    """Builds a BinaryColumn. Call `reserve` before `add`."""
+    """Builds a BinaryColumn. Call `reserve` before `add`, which does not check the capacity."""
 
     def __init__(self) -> None:
         self._offsets = bytearray(4)
@@ -90,8 +90,8 @@ class BinaryBuilder:
         self._bits_at = mem.target(self._validity)
 
     def reserve(self, rows: int, size: int, outlook: int) -> None:
-        """Reserve memory for `rows` more rows with `size` bytes in total. If the data buffer has to
-        grow, reserve about `outlook` bytes more for later rows."""
+        """Reserve memory for `rows` more rows, which have `size` bytes together. If the data buffer
+        has to grow, reserve `outlook` additional bytes for later rows."""
         self._reserve_rows(self.count + rows)
         size += self.size
         if size > len(self._data):
@@ -105,7 +105,7 @@ class BinaryBuilder:
         room = max(rows, 2 * self._room)
         mem.resize(self._offsets, 4 * (room + 1))
         mem.resize(self._validity, (room + 7) // 8)
-        # Set `_room` only after the resizes, which may raise.
+        # Set the capacity (`_room`) only after the resizes, which may raise: `add` relies on it.
         self._room = room
         self._aim()
         bits = self._bits_at
@@ -113,7 +113,7 @@ class BinaryBuilder:
             bits[index] = 0xFF
 
     def add(self, data: Any, at: int, size: int) -> None:
-        """Add `size` bytes at `at`, or null if `size` is negative."""
+        """Add a row with the `size` bytes of `data` at `at`; a null row if `size` is negative."""
         row = self.count
         if size < 0:
             self._bits_at[row >> 3] &= 0xFF ^ (1 << (row & 7))
@@ -186,10 +186,12 @@ class ColumnReader(BatchCursor):
         self._contents = BinaryBuilder()
 
     def read(self, max_rows: int | None = None) -> Columns:
-        """Return up to `max_rows` records. The result is empty only at the end of the record set.
+        """Return up to `max_rows` records (None = all). The result is empty only at the end of the
+        record set.
 
-        Returns fewer records before a corrupt batch, for which the next call raises
-        CorruptRecordError, and before a batch with which a column would exceed 2 GiB.
+        Ends before a corrupt batch, for which the next call raises CorruptRecordError (this call,
+        if there are no records before it); and before a batch with which a column would exceed 2
+        GiB.
         """
         limit = _ALL if max_rows is None else max_rows
         self._mark()
@@ -215,13 +217,14 @@ class ColumnReader(BatchCursor):
         try:
             return self._finish()
         except BaseException:
-            # The caller does not get these rows either, for example after a MemoryError.
+            # As above: the call raises, for example MemoryError, so the next call must return these
+            # rows again.
             self._return()
             raise
 
     def _reserve(self, limit: int) -> bool:
-        """Reserve memory for the rest of the batch; return False if a column would exceed int32
-        offsets."""
+        """Reserve memory for the remaining records of the batch, and return True. Return False,
+        without a change, if a column would exceed the int32 offsets."""
         size = self._rest_size()
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False
@@ -247,10 +250,11 @@ class ColumnReader(BatchCursor):
         self._header_offsets_at = mem.target(self._header_offsets)
 
     def _outlook(self, size: int, rows: int) -> int:
-        """Estimate the size of up to `rows` rows after this batch from the rest of this batch.
+        """Estimate the size of up to `rows` rows after this batch from the remaining records of
+        this batch, which have `size` bytes.
 
-        Too little reserved memory costs copies when the buffer grows. Too much is slow as well:
-        the first write to new memory costs time.
+        With too little reserved memory the buffer has to grow, and is copied. Too much is slow,
+        too, because the first write to new memory takes time.
         """
         batch = self._batch
         if batch is None:
@@ -260,7 +264,8 @@ class ColumnReader(BatchCursor):
         return int(min(most, _MAX_OUTLOOK))
 
     def _rest_size(self) -> int:
-        """Return an upper bound for the remaining key or value bytes of the batch."""
+        """Return an upper bound for the bytes of the remaining keys of the batch, and of the
+        remaining values."""
         if self._messages is None:
             return self._end - self._at
         rest = self._messages[self._at :]
@@ -287,7 +292,8 @@ class ColumnReader(BatchCursor):
             self._left -= 1
 
     def _add_record(self, at: int, stop: int, timestamp: int, offset: int) -> None:
-        """Add a record whose key is at `at`. Adds nothing if the record is corrupt."""
+        """Add a record whose key is at `at` and which ends at `stop`. Raises CorruptRecordError,
+        without adding anything, if the record is corrupt."""
         data = self._data
         key_size, key_at = mem.varint(data, at, stop)
         if key_at < 0 or key_size < -1 or key_size > stop - key_at:
@@ -410,7 +416,7 @@ def read_columns(
 ) -> Columns:
     """Return up to `max_rows` records of a fetched record set, from `position` on, as columns.
 
-    `aborted` are the (producer id, first offset) pairs of the Fetch response, used with
+    `aborted`: the (producer id, first offset) pairs of the Fetch response, used only with
     `read_committed`. Control batches are skipped. Raises CorruptRecordError if the first batch is
     corrupt; the columns end before a later corrupt batch.
     """

@@ -40,8 +40,8 @@ CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 """The default limit for the decompressed size of a batch.
 
-Brokers accept compressed batches of 1 MiB by default, and are rarely configured beyond 16 MiB. Text
-and JSON rarely compress more than tenfold, so real batches stay far below this limit.
+By default brokers accept compressed batches of 1 MiB, and rarely more than 16 MiB. Text and JSON
+rarely compress to less than a tenth, so real batches are far below this limit.
 """
 
 _NAMES = {number: name for name, number in CODECS.items()}
@@ -61,7 +61,7 @@ _ZSTD_MAX_WINDOW = 1 << 27
 _LZ4_MAX_RATIO = 255
 
 _modules: dict[int, Any] = {}
-_local = threading.local()  # zstd objects must not be used by two threads at once
+_local = threading.local()  # two threads must not use the same zstd object at once
 
 
 # -- available codecs
@@ -110,7 +110,7 @@ def _module(codec: int) -> Any:
         name, package = _NAMES[codec], path.partition(".")[0]
         raise UnsupportedCodecError(
             f"Libraries for {name} compression codec not found: it needs the package {package!r}: "
-            f"pip install aiokafka[{name}]"
+            f'pip install "aiokafka[{name}]"'
         ) from error
     _modules[codec] = module
     return module
@@ -137,7 +137,8 @@ def check_level(codec: int, level: int | None) -> None:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`; the level must pass `check_level`, None is the default level."""
+    """Compress `data`. `level`: None for the default level; the caller has checked other levels by
+    `check_level`. Raises UnsupportedCodecError if the codec is unknown or not available."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise UnsupportedCodecError(f"unknown compression codec {codec}")
@@ -151,7 +152,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy(data: Buffer, level: int | None) -> bytes:
-    # Use the framing of snappy-java, which the Java client writes and every client reads.
+    # Use the framing of snappy-java, which Java clients write and all clients can read.
     return compress_snappy(data, XERIAL_BLOCK)
 
 
@@ -170,7 +171,7 @@ def compress_snappy(data: Buffer, block_size: int | None) -> bytes:
 
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
-    # Java rejects blocks that depend on each other.
+    # Not `block_linked`: Java rejects blocks that depend on each other.
     packed: bytes = _module(LZ4).compress(
         data, compression_level=level or 0, block_linked=False, store_size=False
     )
@@ -201,7 +202,8 @@ _COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
     """Decompress `data` to at most `limit` bytes.
 
-    Raises CorruptRecordError for damaged or incomplete data, and for data that exceeds `limit`.
+    Raises CorruptRecordError for damaged or incomplete data, and for data that exceeds `limit`;
+    UnsupportedCodecError if the codec is unknown or not available.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -239,12 +241,13 @@ def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]:
-    """Decompress the members of a gzip file after the first.
+    """Yield the decompressed members of a gzip file after the first. `room`: how many bytes these
+    members may have in total; `limit`: the number in the error that is raised if they have more.
 
-    Bytes after a member that start no other member are ignored, as in Java's GZIPInputStream: some
-    tools pad with zeros. The record count of the batch shows whether records are missing. zlib
-    copies the remaining input at the end of each member, and members may be short, so the input is
-    passed in small pieces.
+    If the bytes after a member do not begin another member, they are ignored, as in Java's
+    GZIPInputStream: some tools pad with zeros. The record count of the batch shows whether records
+    are missing. zlib copies the remaining input at the end of each member, and members may be
+    short, so the input is passed in small pieces.
     """
     at = 0
     while data[at : at + 3] == _GZIP_MAGIC:
@@ -272,8 +275,8 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
     at, end, room = len(_XERIAL_HEADER), len(view), limit
     if end < at:
         raise _incomplete(SNAPPY)
-    # As in snappy-java, streams may be concatenated, and a remainder of fewer than 4 bytes (the
-    # size of a block) is ignored.
+    # As in snappy-java, streams may be concatenated, and up to 3 bytes at the end, which are too
+    # few for the size of a block, are ignored.
     while end - at >= 4:
         if bytes(view[at : at + 8]) == _XERIAL_HEADER[:8]:
             at += len(_XERIAL_HEADER)
@@ -291,7 +294,8 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
-    # A block starts with its unpacked size, and the package allocates that much memory at once.
+    # A block starts with its uncompressed size, and the `snappy` package allocates this much memory
+    # at once. So check the size first.
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -325,8 +329,8 @@ def _unlz4(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _lz4_content_size(data: Buffer) -> int:
-    """Return the unpacked size from the frame header, which the package allocates; 0 if the header
-    has none."""
+    """Return the uncompressed size from the header of an LZ4 frame; 0 if the header has none. The
+    `lz4` package allocates this much memory, so the caller checks the size first."""
     if len(data) < 14 or not data[4] & 0x08:
         return 0
     return int.from_bytes(data[6:14], "little")
@@ -344,7 +348,7 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
         try:
             unpacked: bytes = decompressor.decompress(data, allow_extra_data=False)
         except module.ZstdError:
-            pass  # Another frame follows, or the data is damaged: the stream below detects which.
+            pass  # another frame follows, or the data is damaged: decompress by frame, below
         else:
             return unpacked
     # The header has no size (as written by Java's stream), or an implausibly large one.
@@ -360,8 +364,8 @@ def _unzstd_stream(decompressor: Any, data: Buffer, limit: int) -> bytes:
         while not stream.eof:
             if at >= len(data):
                 raise _incomplete(ZSTD)
-            # Four bytes can unpack to a block of 128 KiB, so pass only as many bytes as can unpack
-            # to about `room` bytes.
+            # Four bytes can unpack to a block of 128 KiB. So pass only as many bytes as can unpack
+            # to about `room` bytes, to find out early that the limit is exceeded.
             piece = data[at : at + max(64, room >> 15)]
             at += len(piece)
             part = stream.decompress(piece)

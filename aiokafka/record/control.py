@@ -19,7 +19,8 @@ _VALUE = struct.Struct(">hi")  # version, coordinator epoch
 
 
 class ControlRecord:
-    """A transaction marker. `kind` is ABORT, COMMIT, or a number for internal use of brokers."""
+    """A control record. `kind`: ABORT or COMMIT for a transaction marker; other numbers are for
+    internal records of brokers. `coordinator_epoch`: -1 if unknown."""
 
     __slots__ = ("coordinator_epoch", "kind", "version")
 
@@ -49,7 +50,7 @@ def first_key(
     """Return the key of the first record of a magic 2 batch; None for a null key.
 
     A control batch has one record. The bytes after its key are not checked. Raises
-    CorruptRecordError for an invalid record.
+    CorruptRecordError for an invalid record, and the errors of the decompression.
     """
     payload = batch.payload(max_decompressed_bytes)
     end = len(payload)

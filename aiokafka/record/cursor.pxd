@@ -60,6 +60,7 @@ cdef class BatchCursor:
     cdef int _enter_legacy(self, RecordBatch batch) except -1
     cdef int _leave_if_done(self) except -1
     cdef int _settle(self) except -1
+    cpdef bint is_at_end(self) except -1
     @cython.locals(batch=RecordBatch)
     cdef void _skip_batch(self) except *
     cdef RecordBatch _unread(self)

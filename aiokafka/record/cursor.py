@@ -24,7 +24,7 @@ _NO_PRODUCERS: set[int] = set()
 class BatchCursor:
     """A position in a record set: between two batches, or inside a batch.
 
-    `position` is the offset of the next record for the caller. Skips batches below the position,
+    `position` is the offset of the next record to return. Skips batches below the position,
     control batches, batches without records and, with read_committed, aborted batches. The position
     moves past the offsets of skipped batches and of compacted records.
     """
@@ -40,7 +40,6 @@ class BatchCursor:
         include_control: bool = False,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        self._view = flat_view(buffer)
         self._check_crcs = check_crcs
         self._include_control = include_control
         self._max_decompressed_bytes = max_decompressed_bytes
@@ -51,19 +50,20 @@ class BatchCursor:
         self.last_leader_epoch = -1
         self.truncated = False
         self.unpacked = 0
-        """Decompressed bytes of the batches entered since the last `_mark`."""
+        """Decompressed bytes of the batches that were entered since the last `_mark`."""
         self._next = 0
         self._aborted_seen = 0
         self._aborting: set[int] = set()
         self._batch: RecordBatch | None = None
         self._leave()
         self._mark()
+        self._view = flat_view(buffer)
 
     def go_to(self, offset: int) -> bool:
         """Move the position forward to `offset` and return True.
 
-        Returns False and does not move if the record set has aborted transactions, because moving
-        would skip their end markers.
+        Return False, without a move, if the record set has aborted transactions (with
+        read_committed): the cursor has to read their end markers, and a move could skip these.
         """
         if self._aborted:
             return False
@@ -84,8 +84,8 @@ class BatchCursor:
     def _return(self) -> None:
         """Restore the state that `_mark` has saved.
 
-        The state includes the set of aborting producers, which cannot be computed again: batches
-        below the position are skipped unread.
+        The state includes the set of aborting producers. It cannot be computed again, because
+        batches below the position are skipped without reading their records.
         """
         self.position = self._marked_position
         self._next = self._marked_next
@@ -96,7 +96,7 @@ class BatchCursor:
         self._leave()
 
     def _leave(self) -> None:
-        """Clear the records of the current batch; `_batch` stays."""
+        """Clear the records of the current batch, but keep `_batch`."""
         self._payload: memoryview | None = None
         self._messages: list[LegacyRecord] | None = None
         self._left = 0
@@ -108,20 +108,21 @@ class BatchCursor:
     def _find(self) -> bool:
         """Move to the next batch with records to return; return False at the end of the set.
 
-        Sets `_batch`, which is not yet checked or decompressed. After an exception, the cursor is
-        before the batch that caused it.
+        Sets `_batch`, which is not yet checked or decompressed. If a batch is invalid, raises, with
+        the cursor before this batch.
         """
         if self._batch is not None:
             return True
-        while True:
+        while self._next < len(self._view):
             batch = parse_batch(self._view, self._next)
             if batch is None:
-                self.truncated = self._next < len(self._view)
+                self.truncated = True
                 return False
             if batch.last_offset >= self.position and not self._is_hidden(batch):
                 self._batch = batch
                 return True
             self._pass(batch)
+        return False
 
     def _pass(self, batch: RecordBatch) -> None:
         """Move past `batch`."""
@@ -182,6 +183,8 @@ class BatchCursor:
             return True
         if self._check_crcs:
             batch.check_crc()
+        self._timestamp_type = batch.timestamp_type
+        self._append_time = self._timestamp_type != 0
         self._payload = batch.payload(self._max_decompressed_bytes)
         self._data = mem.source(self._payload)
         self._at = 0
@@ -191,8 +194,6 @@ class BatchCursor:
         self._base_offset = batch.base_offset
         self._last_offset = batch.last_offset
         self._base_timestamp = batch.first_timestamp
-        self._timestamp_type = batch.timestamp_type
-        self._append_time = self._timestamp_type != 0
         self._max_timestamp = batch.max_timestamp
         return True
 
@@ -207,21 +208,21 @@ class BatchCursor:
             self.unpacked += len(message.key or b"") + len(message.value or b"")
 
     def _leave_if_done(self) -> None:
-        """Move past the current batch if its last record was decoded, so that the position is after
-        the batch."""
+        """If the last record of the current batch was decoded, move past the batch: the position is
+        then after the last offset of the batch, whose record may have been compacted away."""
         if self._left == 0 and self._batch is not None:
             self._pass(self._batch)
 
     def _settle(self) -> None:
-        """Skip batches without records for the caller. At a corrupt batch, leave the error to the
-        next read."""
+        """Skip batches without records to return. Stop at a corrupt batch, and do not raise its
+        error: the next read raises it."""
         try:
             self._find()
         except (CorruptRecordError, UnsupportedCodecError):
             pass
 
     def _skip_batch(self) -> None:
-        """Move past an unreadable batch."""
+        """Move past an unreadable batch; if its header is invalid, to the end of the record set."""
         batch = self._unread()
         if batch is None:  # the header is invalid, so the start of the next batch is unknown
             self._next = len(self._view)
@@ -234,22 +235,23 @@ class BatchCursor:
         self._leave()
 
     def _unread(self) -> RecordBatch | None:
-        """Return the current batch, or else the next batch, at which `_find` raised; None if the
-        header of the batch is invalid."""
+        """Return the unreadable batch: the current batch, or, if there is none, the next batch, at
+        which `_find` has raised; None if its header is invalid."""
         if self._batch is not None:
             return self._batch
         try:
-            # `_find` raised at this batch: it is a control batch with an error.
+            # `_find` has raised although the header is valid: this is a corrupt control batch.
             return parse_batch(self._view, self._next)
         except CorruptRecordError:
             return None
 
     def _behind(self, batch: RecordBatch) -> int:
-        """Return the offset to continue at after an unreadable batch.
+        """Return the offset at which to continue after an unreadable batch: the offset after its
+        last offset.
 
-        If the CRC does not match, the last offset in the header may be wrong: the result is then at
-        most the base offset of the next batch. Without a next batch, the number of skipped offsets
-        is at most the size of the batch in bytes.
+        If the CRC does not match, the last offset in the header may be wrong. Then the result is at
+        most the base offset of the next batch. Without a next batch, it is the offset after the
+        position if the batch would skip more offsets than it has bytes.
         """
         behind = batch.last_offset + 1
         try:
@@ -274,15 +276,20 @@ class BatchCursor:
 
     @property
     def batch_end(self) -> int:
-        """The offset after the current or unreadable batch; -1 if the header of the batch is
-        invalid."""
+        """The offset after the current batch, or after the batch at which the last read raised; -1
+        if its header is invalid."""
         batch = self._unread()
         return -1 if batch is None else self._behind(batch)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the record set has no more records for the caller. False at a corrupt batch, for
-        which the next read raises."""
+        """Whether the record set has no more records to return. False at a corrupt batch,
+        because the next read raises its error."""
+        return self.is_at_end()
+
+    def is_at_end(self) -> bool:
+        """Return `exhausted`. A method, because compiled code calls it after each record, and a
+        property would be slower."""
         if self._left > 0:
             return False
         try:

@@ -27,15 +27,16 @@ cdef class RecordBatch:
     cdef readonly int32_t base_sequence
     cdef readonly int32_t record_count
 
-    cdef int _parse(self, object view) except -1
-    @cython.locals(last_delta=int32_t)
-    cdef int _read_header(self, mem.source_t data) except -1
+    @cython.locals(data=mem.source_t, last_delta=int32_t)
+    cdef void _parse(self, object view) except *
     cdef int _read_message(self, mem.source_t data) except -1
     cpdef check_crc(self)
     cpdef object payload(self, object max_decompressed_bytes=*)
 
-@cython.locals(size=Py_ssize_t, least=Py_ssize_t, magic=int)
-cdef Py_ssize_t batch_size(mem.source_t data, Py_ssize_t at, Py_ssize_t end) except -1
+@cython.locals(
+    data=mem.source_t, left=Py_ssize_t, size=Py_ssize_t, least=Py_ssize_t, magic=int
+)
+cdef Py_ssize_t batch_size(object view, Py_ssize_t at) except -1
 @cython.locals(size=Py_ssize_t, batch=RecordBatch)
 cpdef RecordBatch parse_batch(object view, Py_ssize_t at)
 @cython.locals(data=mem.source_t, size=Py_ssize_t, base_offset=int64_t, last_delta=int32_t)
@@ -56,6 +57,7 @@ cdef class Scan:
 @cython.locals(
     data=mem.source_t,
     size=Py_ssize_t,
+    total=Py_ssize_t,
     at=Py_ssize_t,
     end=int64_t,
     epoch=int32_t,

@@ -1,8 +1,9 @@
 """Headers of record batches, and the division of a record set into batches.
 
 A record set is the data of one partition in a Fetch response or a Produce request: batches of magic
-2 (since Kafka 0.11), messages of magic 0 and 1, or in an old log first messages and then batches.
-Batches and messages start with the same 17 bytes: offset, length, four other bytes, magic.
+2 (since Kafka 0.11); messages of magic 0 and 1; or, from an old log, first messages and then
+batches. Batches and messages start with the same fields in 17 bytes: offset, length, four bytes
+that differ, magic.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ HEADER_SIZE = 61
 _PREFIX_SIZE = 17
 _LOG_OVERHEAD = 12  # size of the offset and length fields, which the length does not include
 _CRC_START = 21  # the checksum of magic 2 covers the bytes from the attributes on
-_V2_SIZE = HEADER_SIZE  # a C number when compiled; HEADER_SIZE is an object for other modules
+_V2_SIZE = HEADER_SIZE  # a C number in the compiled module, unlike HEADER_SIZE
 _SMALLEST_V0 = 26
 _SMALLEST_V1 = 34
 _SMALLEST_RECORD = 7  # one byte each: length, attributes, two deltas, two lengths, header count
@@ -60,11 +61,12 @@ def flat_view(buffer: bytes | bytearray | memoryview) -> memoryview:
 
 
 class RecordBatch:
-    """The header of one batch. The constructor checks the sizes and offsets but not the CRC.
+    """The header of one batch. The constructor checks the sizes and offsets, but not the CRC, and
+    raises CorruptRecordError.
 
-    For magic 0 and 1 a batch is one message, which may be a wrapper around compressed messages.
-    `base_offset` and `last_offset` are then both the message's own offset (of a wrapper: the offset
-    of its last message), `record_count` is 1, and producer fields and `leader_epoch` are -1.
+    In magic 0 and 1 a batch is one message, which may be a wrapper around compressed messages. Then
+    `base_offset` and `last_offset` are both the offset of the message (of a wrapper: the offset of
+    its last message), `record_count` is 1, and the producer fields and `leader_epoch` are -1.
 
     Attributes: `view` (the batch's bytes), `base_offset`, `last_offset`, `size_in_bytes`, `magic`,
     `leader_epoch`, `crc`, `attributes`, `first_timestamp`, `max_timestamp` (milliseconds, -1 if
@@ -73,25 +75,22 @@ class RecordBatch:
 
     def __init__(self, buffer: bytes | bytearray | memoryview) -> None:
         view = flat_view(buffer)
-        if not view or batch_size(mem.source(view), 0, len(view)) != len(view):
+        if not view or batch_size(view, 0) != len(view):
             raise CorruptRecordError(f"{len(view)} bytes are not one batch")
         self._parse(view)
 
     def _parse(self, view: memoryview) -> None:
         """Read the header of `view`, whose size the caller has checked."""
-        self.view = view
         data = mem.source(view)
+        self.view = view
         self.size_in_bytes = len(view)
-        self.base_offset = mem.i64(data, 0)
         self.magic = data[16]
-        if self.magic == 2:
-            self._read_header(data)
-        else:
-            self._read_message(data)
+        self.base_offset = mem.i64(data, 0)
         if self.base_offset < 0:
             raise CorruptRecordError(f"a batch has the offset {self.base_offset}")
-
-    def _read_header(self, data: Any) -> None:
+        if self.magic != 2:
+            self._read_message(data)
+            return
         self.leader_epoch = mem.i32(data, 12)
         self.crc = mem.u32(data, 17)
         self.attributes = mem.i16(data, 21)
@@ -160,7 +159,9 @@ class RecordBatch:
             )
 
     def payload(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> memoryview:
-        """Return the decompressed records of a magic 2 batch as bytes."""
+        """Return the decompressed records of a magic 2 batch as bytes. Raises CorruptRecordError if
+        they cannot be decompressed, or are too few bytes for the record count;
+        UnsupportedCodecError if the codec is not available."""
         body = self.view[HEADER_SIZE:]
         codec = self.attributes & _CODEC_MASK
         if codec != 0:
@@ -179,13 +180,15 @@ class RecordBatch:
         )
 
 
-def batch_size(data: Any, at: int, end: int) -> int:
-    """Return the size of the batch at `at`; 0 if the batch is incomplete at `end`.
+def batch_size(view: memoryview, at: int) -> int:
+    """Return the size of the batch at `at`; 0 if the batch is incomplete.
 
     Raises CorruptRecordError for an unknown magic or an invalid size.
     """
-    if end - at < _PREFIX_SIZE:
+    left = len(view) - at
+    if left < _PREFIX_SIZE:
         return 0
+    data = mem.source(view)
     size = mem.i32(data, at + 8)
     magic = data[at + 16]
     if magic == 2:
@@ -197,7 +200,7 @@ def batch_size(data: Any, at: int, end: int) -> int:
     if size < least - _LOG_OVERHEAD or size > _MAX_BATCH - _LOG_OVERHEAD:
         raise CorruptRecordError(f"a batch of magic {magic} has the size {size}")
     size += _LOG_OVERHEAD
-    return size if size <= end - at else 0
+    return size if size <= left else 0
 
 
 def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
@@ -205,10 +208,10 @@ def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
 
     The view must come from `flat_view`. Raises CorruptRecordError for an invalid header.
     """
-    # Compiled code would read any other object as if it were a view.
+    # Check the type: compiled code would read the memory of any other object as if it were a view.
     if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
         raise TypeError(f"{view!r} from {at} on is not a view of batches")
-    size = batch_size(mem.source(view), at, len(view))
+    size = batch_size(view, at)
     if size == 0:
         return None
     batch = RecordBatch.__new__(RecordBatch)
@@ -224,13 +227,13 @@ def valid_size(view: memoryview, at: int) -> int:
     """
     if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
         raise TypeError(f"{view!r} from {at} on is not a view of batches")
-    data = mem.source(view)
     try:
-        size = batch_size(data, at, len(view))
+        size = batch_size(view, at)
     except CorruptRecordError:
         return 0
     if size == 0:
         return 0
+    data = mem.source(view)
     base_offset = mem.i64(data, at)
     if base_offset < 0 or base_offset == _MAX_OFFSET:
         return 0
@@ -244,13 +247,13 @@ def valid_size(view: memoryview, at: int) -> int:
 
 
 def is_cut_short(buffer: bytes | bytearray | memoryview) -> bool:
-    """Return whether the first batch is incomplete.
+    """Return whether the first batch is incomplete; False if its header is invalid.
 
-    Brokers before 0.10.1 send the beginning of a batch that is larger than the requested bytes.
+    If a batch is larger than the requested size, brokers before 0.10.1 send its beginning only.
     """
     view = flat_view(buffer)
     try:
-        return batch_size(mem.source(view), 0, len(view)) == 0
+        return batch_size(view, 0) == 0
     except CorruptRecordError:
         return False
 
@@ -286,9 +289,12 @@ _LEAST_LENGTH = HEADER_SIZE - _LOG_OVERHEAD
 class Scan:
     """The result of `scan_record_set`.
 
-    Attributes: `size` (bytes of the scanned batches), `first` (the first offset; -1 without a
-    batch), `end` (the offset at which to continue; -1 without a batch) and `spans` (the offsets of
-    each leader epoch; the last `MOST_SPANS` or one more).
+    Attributes:
+
+    - `size`: bytes of the scanned batches.
+    - `first`: the first offset; -1 without a batch.
+    - `end`: the offset after the batches, at which the next fetch begins; -1 without a batch.
+    - `spans`: the offsets of each leader epoch; the last `MOST_SPANS` of them, or one more.
     """
 
     size: int
@@ -298,14 +304,14 @@ class Scan:
 
 
 def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OFFSET) -> Scan:
-    """Scan the part of a record set before offset `until`.
+    """Scan the batch headers of a record set, up to the batch that reaches offset `until`.
 
-    Stops at an incomplete batch and at an invalid header; a reader that continues there raises the
+    Stops at an incomplete batch and at an invalid header: a reader that continues there raises the
     error. CRCs are not checked. Skips batches with decreasing offsets, as readers do: no log has
-    such batches, and requesting their offsets again would return records twice.
+    such batches, and if `end` decreased, the next fetch would return records a second time.
     """
     view = flat_view(buffer)
-    data = mem.source(view)
+    total = len(view)
     spans: list[Span] = []
     found = Scan()
     found.first = -1
@@ -313,10 +319,11 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
     of_span = -1
     end = -1
     at = 0
-    while end < until:
+    while at < total and end < until:
         size = valid_size(view, at)
         if size == 0:
             break
+        data = mem.source(view)
         base_offset = mem.i64(data, at)
         delta = 0
         epoch = -1

@@ -38,11 +38,11 @@ class LegacyRecord(NamedTuple):
     value: bytes | None
     crc: int
 
-    # Attribute names of aiokafka, for users of `legacy_records`.
+    # Attributes of aiokafka 0.14, for programs that use `legacy_records`.
 
     @property
     def checksum(self) -> int:
-        """The CRC of the message, by aiokafka's name."""
+        """The CRC of the message; named as in aiokafka 0.14."""
         return self.crc
 
     @property
@@ -108,8 +108,8 @@ def _unwrap(
         raise CorruptRecordError(f"the offsets in the message at {outer.offset} do not ascend")
     if batch.magic == 0:
         return inner
-    # The wrapper has the offset of its last message. If its messages already have absolute offsets,
-    # `shift` is 0.
+    # The offset of the wrapper is that of its last message. If the messages have absolute offsets
+    # although magic 1 requires relative offsets, `shift` is 0.
     shift = outer.offset - inner[-1].offset
     if inner[0].offset + shift < 0:
         raise CorruptRecordError(f"offsets in the message at offset {outer.offset} are negative")
@@ -167,8 +167,8 @@ def _lz4_header_end(frame: bytes) -> int:
 def _mend_lz4_header(frame: bytes) -> bytes:
     """Return the frame with the header checksum of the LZ4 specification.
 
-    Clients before 0.10 included the magic number in the checksum (KAFKA-3160), and brokers keep
-    such messages.
+    Kafka's clients before 0.10 included the magic number of the frame in the checksum (KAFKA-3160),
+    and brokers still have such messages.
     """
     end = _lz4_header_end(frame)
     if len(frame) <= end:
@@ -229,10 +229,11 @@ def build_message_set(
     codec: int = 0,
     level: int | None = None,
 ) -> bytes:
-    """Build a message set of (timestamp, key, value) records; a codec compresses them into one
-    wrapper message.
+    """Build a message set of (timestamp, key, value) records; with a `codec`, one wrapper message
+    with the compressed records.
 
-    Offsets start at 0; the broker replaces them.
+    Offsets start at 0; the broker replaces them. Raises IllegalArgumentError for another magic than
+    0 and 1 and without records, UnsupportedCodecError for zstd or a missing codec.
     """
     if magic not in (0, 1):
         raise IllegalArgumentError(f"message sets have magic 0 or 1, not {magic}")

@@ -17,8 +17,14 @@ cdef class RecordReader(BatchCursor):
     cdef object _partition
     cdef object _key_deserializer
     cdef object _value_deserializer
+    cdef object _on_error
+    cdef bint _takes_context
+    cdef bint _is_awaiting
+    cdef readonly object suspended
     cdef object _key_type
     cdef object _value_type
+    cdef bint _is_atomic_key
+    cdef bint _is_atomic_value
     cdef tuple _last_headers
     cdef Py_ssize_t _header_end
     cdef bint _is_raw
@@ -26,6 +32,8 @@ cdef class RecordReader(BatchCursor):
     cpdef object next(self)
     @cython.locals(records=list, count=Py_ssize_t)
     cpdef list take(self, Py_ssize_t max_records, int64_t max_bytes=*)
+    @cython.locals(record=Record, is_kept=bint)
+    cpdef object accept(self, object suspended)
     @cython.locals(record=object)
     cdef Py_ssize_t _fill(self, list records, Py_ssize_t count, Py_ssize_t limit) except -1
     @cython.locals(
@@ -37,6 +45,7 @@ cdef class RecordReader(BatchCursor):
         delta=int64_t,
         offset=int64_t,
         record=Record,
+        is_kept=bint,
     )
     cdef object _decode(self)
     @cython.locals(base=int64_t)
@@ -63,6 +72,9 @@ cdef class RecordReader(BatchCursor):
     cdef tuple _read_headers(self, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(data=mem.source_t, size=int64_t, start=Py_ssize_t, name=str, value=bytes)
     cdef tuple _read_header(self, tuple like, Py_ssize_t at, Py_ssize_t stop)
-    @cython.locals(record=Record)
+    @cython.locals(record=Record, is_kept=bint)
     cdef object _decode_message(self)
-    cdef int _deserialize(self, Record record) except -1
+    cdef bint _deserialize(self, Record record) except -1
+    cdef int _convert_both(self, Record record) except -1
+    cdef object _convert(self, Record record, object part, object deserializer, object data)
+    cdef object _await(self, Record record, object part, object awaitable, object key)

@@ -3,42 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from inspect import isawaitable
 from typing import Any
 
 from aiokafka import _cpython
-from aiokafka._callbacks import refuse_awaitable
 from aiokafka._consumer_record import Record
-from aiokafka.errors import RecordDeserializationError
+from aiokafka._serialization import (
+    ContextDeserializer,
+    Suspended,
+    SuspendedRecord,
+    first_step,
+    not_deserialized,
+)
+from aiokafka.errors import IllegalStateError, RecordDeserializationError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka.record.cursor import BatchCursor
-from aiokafka.structs import TopicPartition
 
 __all__ = ["RecordReader"]
 
 Deserializer = Callable[[Any], Any]
+ErrorHandler = Callable[[RecordDeserializationError], bool]
 
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
 _NO_LIMIT = _MAX_INT64
+
+# Types whose instances refer to no other objects: they cannot be part of a reference cycle.
+_ATOMIC = frozenset({bool, bytes, float, int, str})
 
 
 class RecordReader(BatchCursor):
     """Returns the records of one fetched record set, of any magic, from `position` on.
 
     Records are decoded on demand. `take` and `next` raise CorruptRecordError at a corrupt batch,
-    and RecordDeserializationError when a deserializer raises. A call first returns the records
-    before the error. Every later call raises the error, until `skip` moves past the record or batch
-    that caused it.
+    and RecordDeserializationError if a deserializer raises. They first return the records before
+    the error. Then every call raises the error, until `skip` moves past the record or batch that
+    caused it.
 
-    `position` is the offset after the last returned record and after the skipped batches behind
-    that record, such as control batches. `last_leader_epoch` is the epoch of the last batch that
-    was read or skipped (-1: unknown), `exhausted` whether no records are left, `truncated` whether
-    the record set ends with an incomplete batch (known once the reader has reached it).
+    With `on_error`, no RecordDeserializationError is raised: `on_error` is called with it, and
+    returns whether the record is returned, with its key and value as bytes, or left out.
 
-    `aborted` are the (producer id, first offset) pairs of the Fetch response, used with
-    `read_committed`. The deserializers get bytes or None.
+    A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord,
+    and `take` returns the records before. `suspended` is then the record until `accept` is called.
+
+    - `position`: the offset after the last returned record, and after the batches behind it that
+      were skipped, such as control batches.
+    - `last_leader_epoch`: the epoch of the last batch that was read or skipped; -1 if unknown.
+    - `exhausted`: whether no records are left.
+    - `truncated`: whether the record set ends with an incomplete batch; False until the reader has
+      reached this batch.
+
+    `aborted`: the (producer id, first offset) pairs of the Fetch response, used only with
+    `read_committed`. The deserializers are called with bytes or None; see `adapt_deserializer()`.
     """
+
+    suspended: SuspendedRecord | None
 
     def __init__(
         self,
@@ -52,6 +72,7 @@ class RecordReader(BatchCursor):
         aborted: Iterable[tuple[int, int]] | None = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        on_error: ErrorHandler | None = None,
         include_control: bool = False,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> None:
@@ -69,22 +90,30 @@ class RecordReader(BatchCursor):
         self._partition = partition
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+        self._on_error = on_error
+        kinds: set[Any] = {type(key_deserializer), type(value_deserializer)}
+        self._takes_context = ContextDeserializer in kinds
+        self._is_awaiting = False
+        self.suspended = None
         self._key_type: type | None = None
-        """The type of the last key that passed `refuse_awaitable`: keys of this type are not
-        checked again."""
+        """The type of the last key that was checked and is not an awaitable: keys of the same type
+        are not checked again."""
         self._value_type: type | None = None
+        self._is_atomic_key = True  # whether `_key_type` is in `_ATOMIC`, or there is no type yet
+        self._is_atomic_value = True
         self._last_headers: tuple[Any, ...] = ()
         self._header_end = 0
         self._is_raw = key_deserializer is None and value_deserializer is None
 
     def next(self) -> Any:
-        """Return the next ConsumerRecord; None at the end of the record set."""
+        """Return the next ConsumerRecord; None at the end of the record set. Raises the error of an
+        unreadable record or batch."""
         while self._enter():
             record = self._decode()
             if record is not None:
                 if self._left == 0:
                     self._leave_if_done()
-                    # Skip batches without records for the caller, such as transaction markers.
+                    # Skip batches without records to return, such as transaction markers.
                     # Otherwise the consumer's position would never reach the end of the log.
                     self._settle()
                 return record
@@ -92,10 +121,11 @@ class RecordReader(BatchCursor):
         return None
 
     def take(self, max_records: int, max_bytes: int = _NO_LIMIT) -> list[Any]:
-        """Return up to `max_records` records; fewer at the end or before an error.
+        """Return up to `max_records` records; fewer at the end or before an error, which the next
+        call raises. Raises the error if there are no records before it.
 
-        Enters no further batch once this call has decompressed `max_bytes` (`unpacked`), so the
-        list may be empty before the end of the record set.
+        After this call has decompressed `max_bytes` (`unpacked`), it enters no further batch. So
+        the list may be empty although the record set has more records.
         """
         records: list[Any] = []
         count = 0
@@ -108,6 +138,7 @@ class RecordReader(BatchCursor):
             if not records:
                 raise
         except BaseException:
+            self.suspended = None
             # The caller does not get these records, so the next call must return them again.
             self._return()
             raise
@@ -129,6 +160,28 @@ class RecordReader(BatchCursor):
             self._is_raw = was_raw
         self._leave_if_done()
 
+    def accept(self, suspended: SuspendedRecord) -> Any:
+        """Return the record at which the last `take` or `next` was suspended, after
+        `suspended.finish()` has returned, and move past it. Raises the error of the deserializer,
+        or returns None if `on_error` leaves the record out.
+        """
+        error = suspended.error
+        is_kept = True
+        if error is not None:
+            if self._on_error is None:
+                raise error
+            is_kept = self._on_error(error)
+        self.skip()
+        if self._left == 0:
+            self._settle()
+        if not is_kept:
+            return None
+        record = suspended.record
+        if error is None:
+            record.key = suspended.key
+            record.value = suspended.value
+        return record
+
     # -- decoding
 
     def _fill(self, records: list[Any], count: int, limit: int) -> int:
@@ -142,7 +195,7 @@ class RecordReader(BatchCursor):
         return count
 
     def _decode(self) -> Any:
-        """Decode the next record; return None if it is before the position.
+        """Decode the next record; return None if it is before the position, or left out.
 
         After an exception, the next call decodes the same record.
         """
@@ -153,7 +206,8 @@ class RecordReader(BatchCursor):
         if at < 0 or size < 0 or size > self._end - at:
             raise self._corrupt("the length of a record")
         stop = at + size
-        # There are bytes after the last record, or the record count is wrong: the batch is corrupt.
+        # If there are bytes after the last record, or the record count is wrong, the batch is
+        # corrupt.
         if self._left == 1 and stop != self._end:
             raise self._corrupt("the number of records")
         # Skip the byte of attributes: Kafka defines none.
@@ -166,19 +220,21 @@ class RecordReader(BatchCursor):
             self._at = stop
             self._left -= 1
             return None
+        timestamp = self._timestamp(timestamp)
         record = self._read_record(at, stop)
         record.offset = offset
-        record.timestamp = self._timestamp(timestamp)
+        record.timestamp = timestamp
+        is_kept = True
         if self._is_raw:
             _cpython.untrack(record)
         else:
-            self._deserialize(record)
+            is_kept = self._deserialize(record)
         self._at = stop
         self._left -= 1
         # Set the position after all code that may raise, so that after an error the next call reads
         # this record again.
         self.position = offset + 1
-        return record
+        return record if is_kept else None
 
     def _timestamp(self, delta: int) -> int:
         if self._append_time:
@@ -284,33 +340,73 @@ class RecordReader(BatchCursor):
             -1 if value is None else len(value),
             (),
         )
-        if not self._is_raw:
-            self._deserialize(record)
+        is_kept = self._is_raw or self._deserialize(record)
         self._at += 1
         self._left -= 1
         self.position = message.offset + 1
-        return record
+        return record if is_kept else None
 
-    def _deserialize(self, record: Any) -> None:
-        # Set key and value only after both deserializers have returned: their error carries the
-        # undecoded record, which the application may send to another topic.
+    def _deserialize(self, record: Any) -> bool:
+        """Replace the key and value. Return whether the record is to be returned."""
+        if self._on_error is None:
+            self._convert_both(record)
+            return True
+        try:
+            self._convert_both(record)
+        except RecordDeserializationError as error:
+            return self._on_error(error)
+        return True
+
+    def _convert_both(self, record: Any) -> None:
+        # Set key and value only after both deserializers have returned: if one raises, its error
+        # has the record with the bytes, which the application may send to another topic.
         key, value = record.key, record.value
         if self._key_deserializer is not None:
             key = self._convert(record, "key", self._key_deserializer, key)
             if key is not None and type(key) is not self._key_type:
-                refuse_awaitable("key_deserializer", key)
-                self._key_type = type(key)
+                if isawaitable(key):
+                    key = self._await(record, "key", key, None)
+                else:
+                    self._key_type = type(key)
+                self._is_atomic_key = key is None or type(key) in _ATOMIC
         if self._value_deserializer is not None:
             value = self._convert(record, "value", self._value_deserializer, value)
             if value is not None and type(value) is not self._value_type:
-                refuse_awaitable("value_deserializer", value)
-                self._value_type = type(value)
+                if isawaitable(value):
+                    value = self._await(record, "value", value, key)
+                else:
+                    self._value_type = type(value)
+                self._is_atomic_value = value is None or type(value) in _ATOMIC
         record.key = key
         record.value = value
+        if self._is_atomic_key and self._is_atomic_value:
+            _cpython.untrack(record)
 
-    def _convert(self, record: Any, part: str, deserializer: Deserializer, data: Any) -> Any:
+    def _convert(self, record: Any, part: str, deserializer: Any, data: Any) -> Any:
         try:
+            if self._takes_context and type(deserializer) is ContextDeserializer:
+                return deserializer(data, record, part)
             return deserializer(data)
         except Exception as error:
-            tp = TopicPartition(self._topic, self._partition)
-            raise RecordDeserializationError(tp, record.offset, record, error, part) from error
+            raise not_deserialized(record, error, part) from error
+
+    def _await(self, record: Any, part: str, awaitable: Any, key: Any) -> Any:
+        """Return the result of a deserializer's awaitable. Raises SuspendedRecord if it waits."""
+        if self._is_awaiting:
+            close = getattr(awaitable, "close", None)
+            if close is not None:
+                close()  # Python would warn that the coroutine was never awaited.
+            raise IllegalStateError("getone() and getmany() cannot be called in a deserializer")
+        suspended = None
+        self._is_awaiting = True
+        try:
+            return first_step(awaitable)
+        except Suspended as error:
+            suspended = error
+        except Exception as error:
+            raise not_deserialized(record, error, part) from error
+        finally:
+            self._is_awaiting = False
+        # The decoded record keeps its bytes; the cursor stays before it, as after an error.
+        self.suspended = SuspendedRecord(record, part, suspended, key, self._value_deserializer)
+        raise self.suspended

@@ -15,23 +15,25 @@ from aiokafka.record.header import flat_view
 __all__ = ["ANY", "BinarySource", "HeaderSource", "RowSource", "route_rows"]
 
 ANY = -1
-"""The partition number that `route_rows` returns for rows without a key: any partition may get
-them."""
+"""The partition number that `route_rows` returns for rows without a key, which may be sent to any
+partition."""
 
-_ANY = ANY  # this constant and the limits below are C numbers when compiled
+_ANY = ANY  # in the compiled module, this constant and the limits below are C numbers
 _MAX_ROWS = 0x7FFFFFFF
 _MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
 _MAX_PARTITIONS = 1_000_000
 
 
 class SpanSource:
-    """A column whose row `i` lies between `offsets[start + i]` and `offsets[start + i + 1]`, or is
-    null if bit `start + i` of `validity` is not set."""
+    """A column whose rows are spans of an array, laid out as in Arrow: row `i` has the elements
+    from `offsets[start + i]` up to `offsets[start + i + 1]`, or is null if bit `start + i` of
+    `validity` is not set. The subclass has the array: of bytes or of headers."""
 
     def __init__(
         self, size: int, offsets: Buffer, validity: Buffer | None, start: int, end: int
     ) -> None:
-        """Raise ValueError if a buffer is too short or an offset is invalid or beyond `end`."""
+        """`end`: the length of the array. Raises ValueError if a buffer is too short or an offset
+        is invalid or beyond `end`."""
         self.size = 0
         if not 0 <= size <= _MAX_ROWS or not 0 <= start <= _MAX_ROWS - size:
             raise ValueError(f"size and start: {size} rows from {start} on are not possible")
@@ -81,7 +83,8 @@ class BinarySource(SpanSource):
         validity: Buffer | None = None,
         start: int = 0,
     ) -> None:
-        """Check the buffers; `offsets` are int32. Raises ValueError for invalid offsets."""
+        """Check the buffers. `offsets` are int32. Raises ValueError for a buffer that is too short,
+        and for invalid offsets."""
         self._data_view = flat_view(data)
         self._data = mem.source(self._data_view)
         SpanSource.__init__(self, size, offsets, validity, start, len(self._data_view))
@@ -118,8 +121,8 @@ class HeaderSource(SpanSource):
         validity: Buffer | None = None,
         start: int = 0,
     ) -> None:
-        """Check the buffers; `offsets` are int32, names UTF-8. Raises ValueError for invalid
-        offsets."""
+        """Check the buffers. `offsets` are int32, names UTF-8. Raises ValueError for a buffer that
+        is too short, and for invalid offsets."""
         self._names = names
         self._values = values
         SpanSource.__init__(self, size, offsets, validity, start, min(names.size, values.size))
@@ -201,13 +204,14 @@ Routes = tuple[bytearray, list[tuple[int, int, int]]]
 def route_rows(rows: RowSource, partitions: int, chosen: Buffer | None = None) -> Routes:
     """Choose the partition of each row for a topic with `partitions` partitions.
 
-    Returns the row numbers (int32) sorted by partition, and a (partition, start, stop) slice of
-    them for each partition; the partition is ANY for rows without a key.
+    Returns the row numbers (int32) sorted by partition, and for each partition with rows a
+    (partition, start, stop) slice of them. The partition is ANY for rows without a key.
 
     Args:
-        chosen: The partition (int32) of each row, which may be `partitions` or higher if the topic
-            has grown. -1 chooses the partition by the key, as in Java's client. Other negative
-            numbers and numbers from 1,000,000 on raise ValueError.
+        chosen: The partition (int32) of each row; -1: by the hash of the key, as in Java's client.
+            A number may be `partitions` or higher, because the topic may have got partitions since.
+            Other negative numbers, and numbers from 1,000,000 on, raise ValueError. Without
+            `chosen`, all partitions are chosen by key.
     """
     return _Router(rows, partitions, flat_view(b"" if chosen is None else chosen)).routes()
 
@@ -224,7 +228,8 @@ class _Router:
         self._chosen = mem.source(chosen)
         if len(chosen) not in (0, 4 * rows.size):
             raise ValueError(f"chosen: {rows.size} numbers are needed")
-        # The groups: known partitions, chosen partitions beyond these, and ANY.
+        # There is a group of rows for each known partition, for each larger number in `chosen`, and
+        # for rows without a chosen partition (ANY).
         self._groups = self._count_groups()
         self._found = bytearray(4 * rows.size)
         self._ends = bytearray(4 * (self._groups + 1))

@@ -78,12 +78,14 @@ log = logging.getLogger("aiokafka.session")
 _STOP_CHECK_MS = 500
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
-# Maximum seconds that a rebalance waits for the end of a transaction.
+# A rebalance waits at most this number of seconds for the commit of a transaction. After this time
+# the rebalance continues, and the transaction is aborted unless its commit was sent.
 _MAX_REVOKE_WAIT = 30.0
 
 
 class _RecordsLeftError(IllegalStateError):
-    """A block ended before its loop had reached the last record. The records are read again."""
+    """The block of a transaction ended before its loop over the records had reached the last
+    record. The transaction is aborted, and the records are read again."""
 
 
 _RECORDS_LEFT = (
@@ -127,9 +129,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     - `max_records`: maximum number of records in a transaction.
     - `linger_ms`: how long to wait for more records after the first records.
     - `retries`: how many times in a row records are returned again after a recoverable error,
-      before the error is raised. Revoked partitions do not count.
-    - `stop_timeout_ms`: maximum time of all aborts together, counted from the cancellation of a
-      block or the end of the loop.
+      before the error is raised. An abort because of revoked partitions does not count.
+    - `stop_timeout_ms`: maximum time to complete the open transaction and to stop the producer,
+      counted from the cancellation of a block or from the exit of the session.
     """
 
     def __init__(
@@ -167,7 +169,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- lifecycle
 
     async def __aenter__(self) -> Self:
-        # An earlier `__aenter__` that failed, for example without a broker, has set the listener.
+        # After a failed `__aenter__`, for example without a broker, our listener is set already.
         if self.consumer.rebalance_listener is not self._listener:
             self._listener.inner = self.consumer.rebalance_listener
         # Set the listener before the consumer starts, so that it gets the first assignment.
@@ -181,7 +183,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        # The exits of consumer and producer clean up even if they are cancelled.
+        # The `__aexit__()` methods of consumer and producer clean up even if they are cancelled.
         async with self._exits:
             # End the transaction before the consumer leaves its group: the next owners of its
             # partitions continue from the committed offsets.
@@ -200,7 +202,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         return self
 
     async def __anext__(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
-        """Return the next transaction, once there are records for it.
+        """Return the next transaction, as soon as there are records for it.
 
         The loop ends after `request_stop()` and when the consumer is stopped. Raises the errors of
         `getmany()`, and errors that prevent the commit or abort of the previous transaction. Raises
@@ -250,7 +252,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Read records into `transaction`; without records, return after `_STOP_CHECK_MS`."""
+        """Read up to `max_records` records into `transaction`, for up to `linger_ms` after the
+        first records. If none arrive within `_STOP_CHECK_MS`, return without records.
+
+        Raises the errors of `getmany()`; stores an error that follows records in `transaction`.
+        """
         wait_ms: float = _STOP_CHECK_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()
@@ -280,7 +286,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- transactions
 
     async def begin(self, transaction: SessionTransaction) -> None:
-        """Begin the producer's transaction when the block of `transaction` is entered.
+        """Begin the producer's transaction when the `async with` block of `transaction` is entered.
 
         Raises IllegalStateError unless `transaction` was returned last and is entered for the first
         time.
@@ -293,8 +299,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         transaction.enter(SessionPhase.ACTIVE)
 
     async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
-        """Commit or abort at the end of a block; return whether to suppress the exception
-        `raised`.
+        """Commit or abort at the end of the block of `transaction`; return whether to suppress the
+        exception `raised`. Raises an error of the commit or abort unless the records are read
+        again.
         """
         self._is_busy = True
         try:
@@ -400,7 +407,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self._abandon(transaction)
 
     async def _abandon(self, transaction: SessionTransaction) -> None:
-        """Seek to the first record of each partition that is still assigned. Does not suspend.
+        """Seek to the transaction's first record in each partition that is still assigned, and mark
+        the transaction as aborted. Does not suspend. If the consumer's position is lower (see
+        `_in_log`) or is being reset (see `_is_resetting`), the position stays.
 
         Partitions that were revoked and assigned again are excluded: another member may have
         committed later offsets, from which the consumer continues.
@@ -433,13 +442,14 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             return offset  # the next read raises the error
 
     async def _complete_interrupted(self) -> None:
-        """Complete the commit or abort of a transaction that was interrupted.
+        """Complete the commit or abort of the last transaction, if it was interrupted.
 
         In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator commits
         now, or repeats its response. If the repeated commit fails, the transaction is aborted; that
         is possible only if the commit was not sent, for example because a record could not be
         delivered. If the commit may have been sent, the producer rejects the abort, and the next
-        call repeats the commit. In earlier phases the transaction is aborted.
+        call repeats the commit. In other phases the transaction is aborted; if its block was never
+        entered, the producer has no transaction to abort.
         """
         transaction = self._current
         if transaction is None or transaction.phase in OVER:
@@ -477,8 +487,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- the group
 
     async def _partitions_revoked(self, partitions: Set[TopicPartition]) -> None:
-        """Wait for a commit in progress (see `_commit`), then remove revoked partitions from the
-        transaction.
+        """If the transaction has records of revoked partitions, wait up to `_MAX_REVOKE_WAIT` for
+        a commit in progress (see `_commit`), then remove the partitions from the transaction.
         """
         transaction = self._current
         if transaction is None or not partitions & transaction.next.keys():
@@ -507,7 +517,7 @@ def _root_cause(error: BaseException | None) -> BaseException | None:
 
 
 def _can_retry(error: BaseException) -> bool:
-    """Return whether processing the same records again may succeed."""
+    """Return whether reading and processing the same records again may succeed."""
     if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True
     # FencedInstanceId is fatal for the consumer, though not for the producer.

@@ -25,7 +25,7 @@ Records = list[ConsumerRecord[Any, Any]]
 
 
 class SessionRecords(Records):
-    """The records of a transaction: a list that stores up to which record it was read.
+    """The records of a transaction: a list that remembers the last record that was read from it.
 
     `async with` cannot detect that its block is left by `break`, `return` or `continue`. This list
     shows whether a loop over the records ended before the last record.
@@ -38,7 +38,8 @@ class SessionRecords(Records):
 
     @property
     def is_left_over(self) -> bool:
-        """Whether a loop over the records has begun, but no loop has reached the end."""
+        """Whether a loop over the records has begun, but neither a loop nor an index has reached
+        the last record."""
         return self._iterators > 0 and self._furthest < len(self)
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
@@ -79,12 +80,14 @@ class SessionPhase(Enum):
 _P = SessionPhase
 
 # A phase begins when:
-#   ACTIVE            the block is entered
+#   TAKEN             the session begins to read the first records
+#   ACTIVE            the application's `async with` block is entered
 #   SENDING_OFFSETS   the block has ended without an error
-#   COMMITTING        the offsets are part of the transaction
+#   COMMITTING        the broker has accepted the offsets (TxnOffsetCommit)
 #   COMMITTED         the commit has succeeded, in the block or in `_complete_interrupted()`
 #   ABORTING          the block has raised, partitions were revoked, or a request has failed
-#   ABORTED           the transaction is aborted, and the consumer is at the first records again
+#   ABORTED           the transaction is aborted, and the consumer's positions are again those of
+#                     the transaction's first records
 _TRANSITIONS = {
     _P.TAKEN: {_P.ACTIVE, _P.ABORTED},
     _P.ACTIVE: {_P.SENDING_OFFSETS, _P.ABORTING},
@@ -218,8 +221,8 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         self.failure = error
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove revoked partitions: the session does not commit their offsets or seek in them. The
-        transaction becomes void if it has records of these partitions.
+        """Remove revoked partitions, so that the session neither commits their offsets nor seeks in
+        them. If the transaction has records of these partitions, it becomes void: it is aborted.
         """
         for tp in partitions:
             if self.first.pop(tp, None) is not None:

@@ -12,7 +12,7 @@
         .load()
     )
 
-Importing this package does not import pyspark or pyarrow, and starts no thread and opens no socket,
+Importing this package does not import pyspark or pyarrow, starts no thread and opens no socket,
 because Spark forks its workers.
 """
 
@@ -30,9 +30,9 @@ __all__ = ["KafkaSource", "Lag", "batch_writer", "lag", "lag_listener", "lag_of"
 
 
 def register(spark: Any) -> None:
-    """Register the format `aiokafka` with a Spark session, also over Spark Connect.
+    """Register the format `aiokafka` with a Spark session. Works over Spark Connect, too.
 
-    Raises ImportError without PySpark 4.2 or newer.
+    Raises ImportError if PySpark is missing or older than 4.2.
     """
     from aiokafka.spark.source import KafkaSource
 
@@ -42,16 +42,16 @@ def register(spark: Any) -> None:
 def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     """Return a function for `writeStream.foreachBatch` that writes each batch exactly once.
 
-    Use it for output mode `update`, which Python data sources do not support::
+    Use it for the output mode `update`, which Python data sources do not support::
 
         totals.writeStream.outputMode("update").foreachBatch(
             batch_writer("totals", {"kafka.bootstrap.servers": "...", "topic": "totals"})
         ).option("checkpointLocation", "...").start()
 
-    `app_id` is the permanent name of the query. A new checkpoint needs a new name: otherwise the
-    query fails, because its first batches would look like repeated batches. To write several
-    topics of a batch, create one writer for each topic. `options` are the options of a batch write.
-    Raises ValueError for an empty `app_id`, and for options that the function sets itself.
+    `app_id` is the permanent name of the query. A query with a new checkpoint needs a new name:
+    otherwise it fails, because its first batches would look like repeated batches. To write a batch
+    to several topics, create one writer for each topic. `options` are the options of a batch write.
+    Raises ValueError for an empty `app_id`, and for options that this function sets itself.
     """
     if not app_id:
         raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")

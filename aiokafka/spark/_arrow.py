@@ -1,6 +1,6 @@
 """Convert fetched columns to Arrow batches, and Arrow batches to rows for a producer.
 
-This module imports pyarrow, so only tasks import it.
+This module imports pyarrow, so it is imported only in tasks.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ TYPES: dict[str, Any] = {
 }
 
 
-# -- reading
+# -- Reading
 
 
 class ArrowRows:
-    """Creates Arrow batches with the columns `names`, in that order.
+    """Creates Arrow batches with the columns `names`, in this order.
 
-    The arrays share the buffers of the fetched columns, so no record is copied.
+    Most arrays use the buffers of the fetched columns, so keys and values are not copied.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -79,13 +79,15 @@ class ArrowRows:
 
     def _types(self, types: bytearray, size: int) -> Any:
         first = types[:1]
-        if types.count(first) == len(types):  # usual: all records have one type
+        if types.count(first) == len(types):  # the usual case: all records have the same type
             return self._type.array(int.from_bytes(first, sys.byteorder, signed=True), size)
         return _numbers(types, size, pa.int8()).cast(pa.int32())
 
 
 class _Constant:
-    """A column with one value in all rows. Reuses its last array if the value is the same."""
+    """Creates columns with the same value in all rows. Uses the last array again if it has the same
+    value and enough rows.
+    """
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -114,20 +116,20 @@ def _micros(millis: Any) -> Any:
     try:
         return pc.cast(millis, options=_TO_MICROS)
     except pa.ArrowInvalid:
-        # Timestamps that overflow int64 as microseconds become null.
+        # Timestamps that do not fit into int64 as microseconds become null.
         limit = (2**63 - 1) // 1000
         known = pc.less_equal(pc.abs_checked(_at_least(millis, -limit)), limit)
         return pc.if_else(known, millis, pa.scalar(None, _MILLIS)).cast(_MICROS)
 
 
 def _at_least(millis: Any, lowest: int) -> Any:
-    """Raise lower numbers to `lowest - 1`, because `abs_checked` fails for the lowest int64."""
+    """Replace numbers below `lowest` by `lowest - 1`: `abs_checked` fails for the lowest int64."""
     numbers = millis.cast(pa.int64())
     return pc.max_element_wise(numbers, pa.scalar(lowest - 1, pa.int64()))
 
 
 def _headers(column: HeaderColumn, size: int) -> Any:
-    """Convert headers to an array. As in Spark's own source, a record without headers has null."""
+    """Convert headers to an array. A record without headers has null, as in Spark's own source."""
     count = len(column.names.offsets) // 4 - 1
     if not count:
         return pa.nulls(size, _HEADERS)
@@ -142,17 +144,17 @@ def _headers(column: HeaderColumn, size: int) -> Any:
     )
 
 
-# -- writing
+# -- Writing
 
 _Columns = dict[str, Any]
 
 
 def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -> list[TopicRows]:
-    """Convert an Arrow batch with a checked schema to the rows of each topic.
+    """Convert an Arrow batch to the rows of each topic. The schema must have been checked.
 
-    `topic` takes precedence over the column `topic`. Rows without a timestamp get the current time.
-    With `labels`, each row gets the next label as an additional header. Keys and values are copied
-    only if there are several topics.
+    All rows go to `topic`; if it is None, to the topics in the column `topic`. Rows without a
+    timestamp get the current time. With `labels`, each row gets the next label in an additional
+    header. Keys and values are copied only if there are several topics.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     if labels is not None:
@@ -171,7 +173,8 @@ def _topic_rows(topic: str, columns: _Columns) -> TopicRows:
 
 
 def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
-    """Yield (topic, columns, index of the topic's first row in the columns, number of its rows)."""
+    """Yield for each topic: (topic, columns, index of its first row in the columns, number of its
+    rows). Raises ValueError for a row without a topic."""
     column = columns.get("topic")
     if column is None or column.null_count:
         raise ValueError(
@@ -180,7 +183,7 @@ def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
     topics = column.dictionary_encode()
     names = topics.dictionary.to_pylist()
     if len(names) > 1:
-        # Sort the rows by topic; rows of a topic keep their order.
+        # Sort the rows by topic. Rows of the same topic keep their order.
         order = pc.array_sort_indices(topics.indices)
         columns = {name: column.take(order) for name, column in columns.items()}
     numbers, counts = topics.indices.value_counts().flatten()
@@ -192,7 +195,7 @@ def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
 
 
 def _sources(columns: _Columns) -> tuple[RowSource, Any]:
-    """Return the rows, and their requested partitions."""
+    """Return the rows, and their requested partitions (None without a column `partition`)."""
     get = columns.get
     rows = RowSource(
         _binary_source(columns["value"]),
@@ -248,7 +251,7 @@ def _labelled(array: Any, labels: Iterator[str], size: int) -> Any:
 
 
 def _millis(array: Any) -> Any:
-    """Return timestamps in milliseconds, with the current time in place of nulls. Without a column,
+    """Return the timestamps in milliseconds; nulls become the current time. Without a column,
     return the current time as an integer.
     """
     now = int(time.time() * 1000)
@@ -262,7 +265,8 @@ def _millis(array: Any) -> Any:
 
 
 def _partitions(array: Any) -> Any:
-    """Return the requested partitions, with -1 in place of nulls."""
+    """Return the requested partitions as int32; nulls become -1. Raises ValueError for a negative
+    partition."""
     lowest = pc.min(array).as_py()
     if lowest is not None and lowest < 0:
         raise ValueError(f"partition: a row asks for {lowest}")

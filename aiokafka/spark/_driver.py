@@ -1,6 +1,6 @@
 """The driver's requests to the cluster: partitions, offsets, and commits of the query's progress.
 
-Runs in the event loop of the process, independent of Spark.
+They run in the event loop of the process. This module does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ __all__ = ["Cluster", "Mirror", "open_cluster"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Seconds to wait for a topic that may have just been created.
+# A topic that the brokers do not know may have been created just now: after this number of seconds
+# it counts as missing.
 _TOPIC_TIMEOUT = 5.0
-# Maximum age in seconds of the list of partitions, if no refresh is requested.
+# The list of partitions is refreshed after this number of seconds, even if no refresh is requested.
 _DISCOVERY_INTERVAL = 1.0
 _RETRY_INTERVAL = 0.05
-# Seconds between look-ups of the partitions during an offset request. The request may wait for a
-# topic that was deleted.
+# Seconds between two look-ups of the partitions while an offset request runs. The request may be
+# waiting for a topic that was deleted.
 _LOOK_INTERVAL = 1.0
 
 Bounds = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
-    """Return a connected Cluster; wait for an available broker. The caller closes the Cluster."""
+    """Return a connected Cluster, which the caller must close. Waits for an available broker, up to
+    `broker_timeout`."""
     keywords = {**options.kafka.keywords(), "allow_auto_create_topics": False}
 
     async def start() -> Cluster:
@@ -53,16 +55,16 @@ async def open_cluster(options: ReadOptions) -> Cluster:
 
 
 class _PartitionsChangedError(Exception):
-    """The subscribed partitions have changed."""
+    """The subscribed partitions have changed while an offset request was running."""
 
 
 class Cluster:
-    """The Kafka cluster of a query: the subscribed topics, and offsets at the query's isolation
-    level.
+    """The Kafka cluster of a query: its subscribed topics, and their offsets at the isolation level
+    of the query.
 
     Owns a client, and a consumer that reads no records: it looks up offsets, and commits the
-    progress of the query (`mirror`). Stores which topics were missing, which partitions the query
-    reads from their first record, which from a given offset, and which to the end of the log.
+    progress of the query (`mirror`). Also stores which topics are missing, and for which partitions
+    the query starts at the first record, starts at a given offset, or ends at the end of the log.
     """
 
     def __init__(self, options: ReadOptions, keywords: dict[str, Any]) -> None:
@@ -87,12 +89,12 @@ class Cluster:
         """Commits the progress of the query as offsets of a group."""
 
     async def start(self) -> None:
-        """Bootstrap the client, and start the consumer."""
+        """Connect the client, and start the consumer."""
         await self._client.bootstrap()
         await self._consumer.start()
 
     async def close(self) -> None:
-        """Cancel a commit in progress, and close the consumer and the client."""
+        """Cancel a running commit, and close the consumer and the client."""
         await self.mirror.close()
         await self._consumer.stop()
         await self._client.close()
@@ -102,10 +104,11 @@ class Cluster:
     async def partitions(
         self, *, refresh: bool = True, known: Iterable[str] = ()
     ) -> dict[str, list[int]]:
-        """Return the subscribed partitions by topic. Without `refresh` the list may be a second
-        old. `known` are topics that the query has read before.
+        """Return the subscribed partitions by topic. Without `refresh`, they may be from a call up
+        to a second ago. `known` are topics that the query has read before.
 
-        Raises UnknownTopicOrPartitionError for a missing topic, unless data loss is tolerated.
+        Raises UnknownTopicOrPartitionError for a missing topic or partition, unless data loss is
+        tolerated.
         """
         now = self._loop.time()
         if refresh or now - self._discovered_at >= _DISCOVERY_INTERVAL:
@@ -124,16 +127,18 @@ class Cluster:
         timeout = self._options.kafka.broker_timeout
         everything = await with_retries(self._client.fetch_all_metadata, timeout)
         found = await self._partitions_of(_matching(wanted.pattern, everything.topics()))
-        # A broker that has just started may return an incomplete list. A topic that is missing here
-        # would later count as new, and the query would read the topic again from its start.
+        # A broker that was just started may return an incomplete list of topics. A topic that is
+        # missing now would count as new later, and the query would read it again from its start.
+        # So check for the missing topics by name.
         hidden = set(_matching(wanted.pattern, known)) - found.keys()
         return {**found, **await self._look_for(hidden)}
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the partitions of the subscribed topics, and of other `topics` if they exist."""
+        """Return all partitions of the subscribed topics, and of each topic in `topics` that
+        exists, even if it is not subscribed."""
         known = await self.partitions(refresh=False)
-        # With `assign`, `partitions()` returns the assigned partitions only; `_assigned_topics` has
-        # all partitions of these topics.
+        # With `assign`, `partitions()` returns only the assigned partitions. `_assigned_topics` has
+        # all partitions of their topics.
         known = {**known, **self._assigned_topics}
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
@@ -149,7 +154,7 @@ class Cluster:
     async def _look_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """Refresh the metadata, and return the partitions of the topics that exist.
 
-        Waits for a missing topic, unless an earlier call has found this topic missing.
+        Waits up to `_TOPIC_TIMEOUT` for a missing topic, unless it was missing in an earlier call.
         """
         found: dict[str, list[int]] = {}
         names = sorted(topics)
@@ -180,21 +185,22 @@ class Cluster:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def _has_former_partitions(self, topic: str) -> bool:
-        """Return whether the brokers do not know a topic, but the client still has its partitions.
-        The client keeps partitions for a few metadata responses without the topic.
+        """Return whether the brokers no longer know a topic, but the client still has its
+        partitions: it keeps them until several metadata responses lack the topic.
         """
         has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Return the ids of the subscribed topics (KIP-516), without topics whose id is unknown."""
+        """Return the ids of the subscribed topics (KIP-516). Topics whose id is unknown are
+        omitted."""
         ids = {topic: self._client.cluster.topic_id(topic) for topic in self._partitions}
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
 
     # -- offsets
 
     async def starting(self) -> Offsets:
-        """Return the offsets where the query begins, according to its options."""
+        """Return the offsets at which the query starts, according to its options."""
         self._from_first.clear()
         self._with_given_start.clear()
         partitions = await self.partitions()
@@ -203,16 +209,16 @@ class Cluster:
         return await self._resolve(self._options.starting, partitions, "starting")
 
     def first_offsets(self, start: Offsets) -> Offsets:
-        """Return the offsets in `start` that are the first offsets of their partitions, and were
-        not set by the options or a group.
+        """Return those offsets of `start` that are the first offsets of their partitions because
+        the query starts at the first record, not because the options or a group give this offset.
         """
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._from_first})
 
     async def ending(self, start: Offsets) -> Offsets:
-        """Return the end offsets of a batch query that begins at `start`.
+        """Return the end offsets of a batch query that starts at `start`.
 
-        Retries a few times if an end is before a given start, because a new leader may report a low
-        end at first.
+        If an end is before a given start, retries up to `fetchOffset.numRetries` times: a new
+        leader may report a too low end at first.
         """
         partitions, attempts = await self.partitions(), self._options.retries + 1
         while True:
@@ -223,8 +229,8 @@ class Cluster:
             await asyncio.sleep(self._options.retry_interval)
 
     def truncated_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return the range from `end` to `start` of each partition whose log ends before the start
-        of the query, if the options, a group or a timestamp set the start.
+        """Return (end, start) as a range for each partition that is read to the end of its log, if
+        this end is before a start that the options, a group or a timestamp give.
         """
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
@@ -233,11 +239,11 @@ class Cluster:
         ]
 
     def contradictory_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return the range from end to start of each partition for which the options set an end
-        before the start.
+        """Return (end, start) as a range for each partition for which the options give both, and
+        the end is before the start; [] if the query starts at the committed offsets of a group.
         """
         if self._uses_group():
-            return []  # allowed: the group has committed an offset after the requested end
+            return []  # no contradiction: the group has read beyond the requested end
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
             for tp in sorted(self._with_given_start - self._with_latest_end)
@@ -247,8 +253,8 @@ class Cluster:
     async def latest(self, known: Offsets | None = None) -> Offsets:
         """Return the current end offsets of all subscribed partitions.
 
-        Retries a few times if an end is before the offset in `known`, because a new leader may
-        report a low end at first.
+        If an end is before the offset in `known`, retries up to `fetchOffset.numRetries` times: a
+        new leader may report a too low end at first.
         """
         if known is None:
             await self.partitions()
@@ -261,7 +267,9 @@ class Cluster:
         return found
 
     async def first(self, known: Iterable[str]) -> Offsets:
-        """Return the current first offsets of all subscribed partitions."""
+        """Return the current first offsets of all subscribed partitions. `known` are topics that
+        the query has read before.
+        """
         return await self._log_bounds(known, self._consumer.beginning_offsets)
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
@@ -270,8 +278,8 @@ class Cluster:
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """Return `start`, moved in each partition to the first record not older than `millis`. A
-        partition without such a record starts at `end`.
+        """Return `start`, but in each partition not before the first record that is not older than
+        `millis` (milliseconds since 1970). A partition without such a record starts at `end`.
         """
         tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
@@ -283,11 +291,13 @@ class Cluster:
         return later
 
     async def _log_bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
-        """Return the end offsets or first offsets of the subscribed partitions, looked up by `ask`.
+        """Return the offsets that `ask` looks up for the subscribed partitions: first or end
+        offsets.
 
-        The consumer waits a minute for the leader of a topic that was just deleted. So `_watch`
-        looks up the partitions every second, and the request is repeated if they have changed.
-        After `broker_timeout` the request is made once more without further look-ups.
+        For a topic that was just deleted, the consumer would wait a minute for a leader. Therefore
+        `_watch` looks up the partitions every second meanwhile; if they have changed, the request
+        is cancelled and repeated. After `broker_timeout` the request is repeated a last time,
+        without `_watch`.
         """
         deadline = self._loop.time() + self._options.kafka.broker_timeout
         while True:
@@ -309,7 +319,7 @@ class Cluster:
         except UnknownTopicOrPartitionError:
             raise
         except KafkaError as error:
-            # No broker is available. `_look_up_bounds`, which runs at the same time, waits for a
+            # No broker is available. The offset request runs at the same time, and waits for a
             # broker.
             log.debug("topics cannot be looked up: %s", error)
             return False
@@ -325,7 +335,8 @@ class Cluster:
     async def _watch(
         self, partitions: dict[str, list[int]], known: Iterable[str], is_done: asyncio.Event
     ) -> None:
-        """Raise _PartitionsChangedError if the partitions change before `is_done` is set."""
+        """Look up the partitions every second until `is_done` is set. Raise _PartitionsChangedError
+        if they have changed."""
         while True:
             try:
                 await asyncio.wait_for(is_done.wait(), _LOOK_INTERVAL)
@@ -340,7 +351,8 @@ class Cluster:
         return bound.word == "committed" and not is_given
 
     async def _committed(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
-        """Return the committed offsets of the group, and the first offsets of other partitions."""
+        """Return the committed offsets of the group; for a partition without a committed offset,
+        its first offset."""
         group_id = self._options.group_id
         assert group_id is not None
         tps = _partitions(partitions)
@@ -391,10 +403,10 @@ class Cluster:
         side: str,
         found: dict[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """Look up the offsets of timestamps, and add them to `found`. Return the partitions without
-        a record of that time or later.
+        """Look up the requested timestamps, and add their offsets to `found`. Return the partitions
+        that have no record with the timestamp or a later one.
 
-        If `side` is "starting", such a partition raises ValueError, unless
+        If `side` is "starting", raises ValueError for such partitions, unless
         startingOffsetsByTimestampStrategy is `latest`.
         """
         times = {tp: each.timestamp for tp, each in wanted.items() if each.timestamp is not None}
@@ -419,8 +431,8 @@ def _matching(pattern: str, topics: Iterable[str]) -> list[str]:
 def _assigned_that_exist(
     assign: dict[str, list[int]], there: dict[str, list[int]], must_be_there: bool
 ) -> dict[str, list[int]]:
-    """Return the assigned partitions that exist. Raises UnknownTopicOrPartitionError for a missing
-    partition if `must_be_there`, else logs a warning.
+    """Return the assigned partitions that exist. For a missing partition, raise
+    UnknownTopicOrPartitionError if `must_be_there`, otherwise log a warning.
     """
     known = {
         topic: [number for number in numbers if number in there.get(topic, ())]
@@ -460,16 +472,17 @@ def _is_below(found: Offsets, known: Offsets) -> bool:
 
 # -- Progress of the query as committed offsets of a group
 
-# Seconds that the query waits for a commit, so that the last commit succeeds before an AvailableNow
-# query ends. If a commit takes longer, the query does not wait again until a commit has succeeded.
+# Seconds that the query waits for a commit, so that the last commit of an AvailableNow query
+# succeeds before the query ends. If a commit took longer, the query does not wait for later
+# commits, until one of them has succeeded.
 _COMMIT_TIMEOUT = 0.5
 
 
 class Mirror:
     """Commits the progress of a query as offsets of a group without members, for monitoring only.
 
-    Owns the task of the commit, and the offsets to commit next. Uses the consumer only for manual
-    assignment and commits.
+    Owns the task that commits, and the offsets to commit next. It uses the consumer only to assign
+    partitions manually and to commit.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, group_id: str | None) -> None:
@@ -483,14 +496,14 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets after the commit in progress, and skip offsets of earlier calls that
-        are still uncommitted.
+        """Commit these offsets. If a commit is running, they are committed after it, in place of
+        offsets of earlier calls that are not committed yet.
 
         Never raises. A failure is logged, and the next call retries.
         """
         if not offsets or offsets == self._wanted:
             return
-        # Set `_wanted` first: a running task commits these offsets after its current commit.
+        # Set `_wanted` first: if the task is running, it commits these offsets next.
         self._wanted = offsets
         if self._task is not None and not self._task.done():
             return
@@ -500,7 +513,7 @@ class Mirror:
             self._is_late = bool(pending)
 
     async def close(self) -> None:
-        """Cancel a commit in progress."""
+        """Cancel a running commit."""
         await self._tasks.stop()
 
     async def _run(self) -> None:
@@ -509,7 +522,7 @@ class Mirror:
             try:
                 await self._send(offsets)
             except Exception as error:
-                # Reset `_wanted`, so that the next call with the same offsets retries.
+                # With `_wanted` reset, the next call with the same offsets retries.
                 self._log_failure(error)
                 self._wanted = self._done
                 return

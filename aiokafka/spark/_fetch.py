@@ -1,4 +1,5 @@
-"""Read the offset ranges of one task on an executor, and prefetch records while Spark works."""
+"""Read the offset ranges of one task on an executor. While Spark processes records, the next
+records are fetched."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from aiokafka.spark._options import ReadOptions
 
 __all__ = ["read_batches"]
 
-# Approximate bytes of an Arrow batch. A small batch is still in the processor's cache when it is
-# sent, and takes little memory in the JVM.
+# Approximate size of an Arrow batch in bytes. A batch of this size is still in the CPU cache when
+# it is sent to the JVM, and needs little memory there.
 _BATCH_BYTES = 2 * 1024 * 1024
 _FIRST_ROWS = 1024
 _LEAST_ROWS = 64
 
-# Keywords of a consumer, and the corresponding arguments of RangeReader.
+# Keywords of a consumer -> arguments of RangeReader.
 _LIMITS = {
     "fetch_max_bytes": "max_bytes",
     "max_partition_fetch_bytes": "max_partition_bytes",
@@ -32,9 +33,9 @@ _LIMITS = {
 def read_batches(
     options: ReadOptions, names: list[str], ranges: list[PartitionRange]
 ) -> Iterator[Any]:
-    """Yield Arrow batches of all records in `ranges`, with the columns `names`.
+    """Yield all records of `ranges` as Arrow batches with the columns `names`.
 
-    Closing the generator early stops the reader; the client stays open for the next task.
+    If the generator is closed before its end, reading stops. The client stays open for later tasks.
     """
     from aiokafka.spark._arrow import ArrowRows
 
@@ -44,39 +45,41 @@ def read_batches(
     error: BaseException | None = None
     most = min(_FIRST_ROWS, options.batch_rows)
     try:
-        # Call `open` inside `try`: if it fails, `close` must release the shared client.
+        # `open` is inside `try`, because `close` must release the shared client even if `open`
+        # fails.
         thread.run(task.open())
         while (records := thread.run(task.next())) is not None:
             while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)
-                # Estimate the rows of the next batch by this one: rows of a topic have similar
-                # sizes.
+                # Estimate from this batch how many rows fit into the next one: rows of a topic have
+                # similar sizes.
                 most = min(_rows_that_fit(part), options.batch_rows)
     except Exception as raised:
         error = raised
         raise
     finally:
-        # Spark may close the generator early, for example with LIMIT. GeneratorExit does not set
-        # `error`, so the shared client is kept.
+        # Spark may close the generator before its end, for example for LIMIT. Then `error` is None
+        # (GeneratorExit is no Exception), so that the shared client is kept.
         thread.run(task.close(error))
 
 
 def _rows_that_fit(part: Rows) -> int:
-    """Return how many rows of this average size fit into `_BATCH_BYTES`; at least `_LEAST_ROWS`."""
+    """Return how many rows with the average size of `part` fit into `_BATCH_BYTES`, at least
+    `_LEAST_ROWS`."""
     columns, _ = part
     size = len(columns.keys.data) + len(columns.values.data)
     return max(_LEAST_ROWS, _BATCH_BYTES * columns.rows // max(size, 1))
 
 
 class _Source(NamedTuple):
-    """A client that tasks share, and the record sizes that these tasks have measured."""
+    """A client that tasks share, and the sizes of records that these tasks have measured."""
 
     client: AIOKafkaClient
     sizes: OffsetSizes
 
 
 class _Task:
-    """The RangeReader of a task. Acquires and releases the shared client."""
+    """Reads the ranges of one task by a RangeReader, with a client that tasks share."""
 
     def __init__(
         self, options: ReadOptions, ranges: list[PartitionRange], clients: SharedClients
@@ -88,7 +91,7 @@ class _Task:
         self._reader: RangeReader | None = None
 
     async def open(self) -> None:
-        """Acquire the shared client, and start the reader."""
+        """Get the shared client, and start the reader."""
         options = self._options
         source = await self._stack.enter_async_context(
             self._clients.use(
@@ -122,10 +125,11 @@ class _Task:
         return _Source(await with_retries(bootstrap, kafka.broker_timeout), OffsetSizes())
 
     async def next(self) -> RecordSet | None:
-        """Return the next record set; None after the last record set."""
+        """Return the next record set; None if all ranges were read."""
         assert self._reader is not None
         return await self._reader.next()
 
     async def close(self, error: BaseException | None) -> None:
-        """Stop reading, and release the client."""
+        """Stop the reader, and release the shared client. `error` is the error of the task, or
+        None."""
         await unwind(self._stack, error)

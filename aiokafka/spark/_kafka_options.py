@@ -1,4 +1,4 @@
-"""The options `kafka.*`: Kafka's settings, and the corresponding keywords of our clients."""
+"""The options `kafka.*`: Kafka's settings, converted to keywords of the clients of this package."""
 
 from __future__ import annotations
 
@@ -60,31 +60,32 @@ SECURITY_SETTINGS = frozenset(
         *_HANDLERS,
     }
 )
-"""The options that only `parse_security` reads."""
+"""Names of the settings that only `parse_security` reads."""
 
 
 class Security:
-    """Parsed settings of SASL and TLS, as plain values for the executors. Any may be a secret."""
+    """The parsed SASL and TLS settings, as plain values for the executors. They may be secrets."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
-        """SASL keywords of a client, such as `sasl_plain_username`."""
+        """SASL options of a client, such as `sasl_plain_username`."""
 
         self.tls: dict[str, str] = {}
         self.checks_names = True
         self.versions: tuple[str, str] | None = None
-        """The minimum and maximum TLS version, as names of ssl.TLSVersion."""
+        """The minimum and the maximum TLS version, as names in ssl.TLSVersion; None for the
+        defaults."""
 
         self.token_provider: str | None = None
         self.oauth: dict[str, Any] = {}
         self.msk: dict[str, Any] | None = None
 
     def key(self) -> list[Any]:
-        """Return a list that is equal for equal settings."""
+        """Return a list that is equal for objects with equal settings."""
         return sorted(self.__dict__.items())
 
     def tls_context(self) -> Any:
-        """Read the certificates, and return the TLS context."""
+        """Read the certificate files, and return a TLS context."""
         import ssl
 
         from aiokafka.helpers import create_ssl_context
@@ -98,7 +99,7 @@ class Security:
         return context
 
     def make_token_provider(self) -> Any:
-        """Create the token provider; return None without OAuth."""
+        """Create the token provider for OAUTHBEARER; return None if no setting configures one."""
         from aiokafka.oauth import (
             ClientCredentialsTokenProvider,
             FileTokenProvider,
@@ -121,10 +122,10 @@ def _load(path: str) -> Callable[[], Any]:
 
 
 def parse_security(options: Mapping[str, str]) -> Security:
-    """Parse the SASL and TLS options, with names in lower case and without `kafka.`, and ignore
-    other options.
+    """Parse the SASL and TLS settings among `options`; ignore other settings. The names are in
+    lower case and without `kafka.`.
 
-    Raises ValueError for options that cannot be supported.
+    Raises ValueError for settings that are not supported, or that contradict each other.
     """
     found = Security()
     _read_tls(options, found)
@@ -141,7 +142,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
             "or a scope"
         )
     if found.msk is not None or options.get(_MECHANISM) == "AWS_MSK_IAM":
-        # Java's login module for MSK has its own mechanism; the brokers accept OAUTHBEARER too.
+        # The Java login module for MSK has its own mechanism. MSK brokers also accept OAUTHBEARER.
         found.client["sasl_mechanism"] = "OAUTHBEARER"
         found.msk = found.msk or {}
     return found
@@ -171,7 +172,7 @@ def _read_tls(options: Mapping[str, str], found: Security) -> None:
                 f"kafka.{store}.location: only PEM files can be read; convert the store, and set "
                 f"kafka.{store}.type to PEM"
             )
-    # In librdkafka, "probe" means the certificate authorities of the system, our default.
+    # In librdkafka, "probe" stands for the certificate authorities of the system, the default here.
     given = {n: text for n, text in options.items() if (n, text) != ("ssl.ca.location", "probe")}
     found.tls = _renamed(given, _TLS)
     if _VERIFY in options:
@@ -240,7 +241,8 @@ def _acks(text: str) -> int | str:
 
 
 def _same(convert: Convert, *names: str) -> dict[str, tuple[str, Convert]]:
-    """Return the keywords of settings that have Java's name here, with underscores for dots."""
+    """Return entries for settings whose keyword is Java's name with underscores in place of
+    dots."""
     return {name: (name.replace(".", "_"), convert) for name in names}
 
 
@@ -254,7 +256,7 @@ _COMMON: dict[str, tuple[str, Convert]] = {
     "sasl.plain.username": ("sasl_plain_username", str),
     "sasl.plain.password": ("sasl_plain_password", str),
 }
-# librdkafka's names of settings.
+# librdkafka's names of settings -> Java's names.
 _ALIASES = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 _FETCH: dict[str, tuple[str, Convert]] = {
     **_same(str, "isolation.level", "group.id"),
@@ -271,11 +273,11 @@ _PRODUCE: dict[str, tuple[str, Convert]] = {
     "acks": ("acks", _acks),
     "batch.size": ("max_batch_size", int),
 }
-# As in Java (KIP-390), only the level of the codec in compression.type has an effect.
+# As in the Java client (KIP-390), only the level of the codec in compression.type has an effect.
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 _PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner")
 
-# Settings of Java's client without a counterpart here. Jobs that set them run with a warning.
+# Settings of the Java client that have no effect here. They cause a warning, not an error.
 _WITHOUT_EFFECT = properties.IDLE | {
     "allow.auto.create.topics",
     "auto.commit.interval.ms",
@@ -327,10 +329,10 @@ _SECRETS = frozenset({"sasl_plain_password"})
 
 
 class ClientSettings:
-    """Settings of clients, as plain values that are sent to the executors.
+    """The settings of clients, as plain values that are sent to the executors.
 
-    `client` has the keywords of all clients, `role` has keywords of the consumer or the producer
-    only. `repr` and errors show no secrets.
+    `client` has the keywords for all clients; `role` has those for a consumer or a producer only.
+    `repr` and error texts show no secrets.
     """
 
     def __init__(
@@ -349,22 +351,22 @@ class ClientSettings:
         return f"ClientSettings({shown})"
 
     def key(self) -> str:
-        """Return a string that is equal for equal settings. Tasks of a process that have the same
-        key share a client.
+        """Return a string that is equal for objects with equal settings. Tasks of a process whose
+        settings have the same key use the same client.
         """
         return repr([sorted(self.client.items()), sorted(self.role.items()), self._security.key()])
 
     @property
     def broker_timeout(self) -> float:
-        """Seconds to wait for a broker that is unavailable."""
+        """Seconds to wait while no broker is available: `request_timeout_ms`."""
         milliseconds: float = self.client.get("request_timeout_ms", _REQUEST_TIMEOUT_MS)
         return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
         """Return the keywords that every client accepts.
 
-        Call this in the process that creates the client, because the call reads the certificates,
-        and imports the token provider.
+        Call this in the process that creates the client: it reads the certificate files, and
+        imports the function that creates the token provider.
         """
         keywords = {"client_id": _CLIENT_ID, **self.client}
         if keywords.get("security_protocol", "PLAINTEXT").endswith("SSL"):
@@ -375,12 +377,12 @@ class ClientSettings:
 
 
 def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettings:
-    """Parse Kafka's settings, with names in lower case and without the prefix `kafka.`.
+    """Parse Kafka's settings. Their names are in lower case and without the prefix `kafka.`.
 
-    Raises ValueError for a setting that is unknown, forbidden or of a wrong type, and without
-    bootstrap.servers.
+    Raises ValueError for a setting that is unknown, not supported or of a wrong type, and if
+    bootstrap.servers is missing.
     """
-    # As Java does, strip all values, even passwords.
+    # Like Java, remove the white space around all values, even around passwords.
     options = _without_aliases({name: text.strip() for name, text in options.items()})
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
@@ -456,7 +458,7 @@ def _has_no_effect(name: str, text: str, writing: bool) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...]) -> None:
-    """Warn once in a process, because the options of a query are parsed many times."""
+    """Log a warning once per process: a process parses the options of a query often."""
     log.warning("%s: no effect here", ", ".join(f"kafka.{name}" for name in names))
 
 
@@ -471,7 +473,7 @@ def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
 
 
 def known_settings(writing: bool) -> list[str]:
-    """Return the sorted names of all supported settings, without the prefix `kafka.`."""
+    """Return the names of all settings that have an effect, sorted, without the prefix `kafka.`."""
     levels = [f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")] if writing else []
     names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *SECURITY_SETTINGS, *levels}
     return sorted(names - _WITHOUT_EFFECT)

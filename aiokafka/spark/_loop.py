@@ -1,10 +1,10 @@
-"""The event loop of each Spark process, shared clients, connection retries, and errors without the
+"""The event loop of each Spark process, its clients, retries of connections, and errors without the
 stack frames of this package.
 
-All tasks of a process share one client for each cluster and configuration.
+All tasks of a process use the same client for the same cluster and configuration.
 
-Spark calls from its own thread, and forks the processes of its tasks. So the loop runs in a thread
-that is started on first use, and a forked process starts a new thread.
+Spark calls this package in its own thread, and forks the processes of its tasks. Therefore the
+loop runs in another thread, which is started on first use. A forked process starts a new thread.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ log = logging.getLogger("aiokafka.spark")
 
 T = TypeVar("T")
 
-# In bytes, below 32 MiB: glibc always returns larger buffers to the system (`_keep_memory`).
+# The allocator keeps freed buffers of up to this number of bytes, to use them again (see
+# `_keep_memory`). It is less than 32 MiB, because glibc returns every larger buffer to the system.
 _KEEP_BUFFERS_TO = 31 * 1024 * 1024
-_END_TIMEOUT = 5.0  # seconds for cancelled tasks to end when the loop stops
+_END_TIMEOUT = 5.0  # seconds that cancelled tasks have to end when the loop is stopped
 
 
 class LoopThread:
-    """An event loop in a daemon thread, and the clients that run in it.
+    """An event loop in a daemon thread, and the clients that use this loop.
 
-    The loop runs until the process ends, because Spark does not announce the last task.
+    The loop runs until the process ends, because Spark does not say which task is the last.
     """
 
     def __init__(self) -> None:
@@ -66,9 +67,10 @@ class LoopThread:
         self.loop.run_forever()
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Run `coro` in the loop while the calling thread waits; return its result.
+        """Run `coro` in the loop, wait for it in the calling thread, and return its result.
 
-        If the wait is interrupted, as when a task is killed, `coro` is cancelled.
+        If the wait is interrupted, for example because the task is killed, `coro` is cancelled.
+        Raises RuntimeError if the loop is stopped.
         """
         future = asyncio.run_coroutine_threadsafe(coro, self.loop)
         try:
@@ -76,12 +78,12 @@ class LoopThread:
         except concurrent.futures.CancelledError:
             raise RuntimeError("the event loop of this process was stopped") from None
         finally:
-            # If the future is not done, the calling thread was interrupted, and the result is not
-            # needed. `cancel()` has no effect on a future that is done.
+            # If the future is not done here, the wait was interrupted, and the result is not needed
+            # any more. For a future that is done, `cancel()` has no effect.
             future.cancel()
 
     def stop(self) -> None:
-        """Close every client and end the thread. Spark processes exit without this call."""
+        """Close every client, and end the thread. Processes of Spark exit without calling this."""
         self.is_stopped = True
         self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -91,7 +93,7 @@ class LoopThread:
     async def _end(self) -> None:
         """Close every client, and cancel the calls that wait in `run`."""
         await self.clients.close()
-        # Threads wait in `run` for their tasks, so these tasks must end before the loop stops.
+        # Other threads wait in `run` for these tasks, so they must end before the loop is stopped.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -104,29 +106,29 @@ _lock = threading.Lock()
 
 
 def loop_thread() -> LoopThread:
-    """Return the LoopThread of this process, which starts on first use."""
+    """Return the LoopThread of this process. The first call starts it."""
     global _current
     with _lock:
-        # A forked process inherits `_current` without its thread, and must not use the sockets of
-        # the parent process.
+        # A forked process has a copy of `_current`, but not its thread. It must not use the sockets
+        # of the parent process.
         if _current is None or _current.is_stopped or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
 
 
 def _keep_memory() -> None:
-    """Make the allocator keep large buffers for reuse.
+    """Make the memory allocator keep large buffers, so that they are used again.
 
-    glibc returns a freed buffer to the system, unless a buffer of at least this size was freed
-    before. After such a return, the next buffer costs a page fault for every 4 KiB, which takes
-    longer than filling the buffer. The buffer that is allocated and freed here is never written, so
-    it takes no physical memory.
+    glibc returns a freed buffer to the system, unless a buffer of at least the same size was freed
+    before. Then the next buffer costs a page fault for every 4 KiB, which takes longer than to fill
+    the buffer. The buffer that is allocated and freed here is never written, so it needs no
+    physical memory.
     """
     bytes(_KEEP_BUFFERS_TO)
 
 
 def _warn_if_uncompiled() -> None:
-    """Warn if the package is not compiled, because pure Python takes many times the CPU."""
+    """Log a warning if the package is not compiled: pure Python needs many times the CPU time."""
     if not is_compiled():
         place = Path(__file__).parents[1]
         log.warning("this process runs aiokafka as pure Python, which is slow, from %s", place)
@@ -137,7 +139,7 @@ async def _make_clients() -> SharedClients:
 
 
 class _Shared(Generic[T]):
-    """A shared client, and the number of its current users."""
+    """A client that several tasks use, and the number of its current users."""
 
     def __init__(self, client: T, close: Callable[[T], Awaitable[None]]) -> None:
         self.client = client
@@ -148,7 +150,7 @@ class _Shared(Generic[T]):
 
 
 class _CreationLock:
-    """Lock for creating the client of a key, and the number of callers that use the lock."""
+    """The lock under which the client for a key is created, and the number of its current users."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -156,9 +158,10 @@ class _CreationLock:
 
 
 class SharedClients:
-    """Shared clients by their settings. A client without users is closed after an idle timeout.
+    """Clients that several tasks use, by a key (their settings). A client without users is closed
+    after an idle timeout.
 
-    Created and used in one event loop.
+    Create and use the object in one event loop.
     """
 
     def __init__(self) -> None:
@@ -178,16 +181,18 @@ class SharedClients:
         close: Callable[[T], Awaitable[None]],
         idle_timeout: float,
     ) -> AsyncIterator[T]:
-        """Provide the client for `key` in a `with` block; `make` creates a missing client.
+        """Return a context manager for the client of `key`. `make` creates the client if there is
+        none.
 
-        If the block raises, the client may be broken, so the next user gets a new client.
+        If the body of the `async with` raises, the client may be broken: later calls do not return
+        it.
         """
         shared = await self._acquire(key, make, close)
         try:
             yield shared.client
         except BaseException:
             shared.is_broken = True
-            # The current users keep the broken client, and the last one closes it (`_release`).
+            # The current users of the broken client keep it; the last user closes it (`_release`).
             if self._shared.get(key) is shared:
                 del self._shared[key]
             raise
@@ -204,7 +209,8 @@ class SharedClients:
         making = self._creation_locks.setdefault(key, _CreationLock())
         making.users += 1
         try:
-            # The tasks of a process start together: one creates the client, the others wait.
+            # Tasks of a process start at the same time: one of them creates the client, others
+            # wait.
             async with making.lock:
                 shared = self._shared.get(key)
                 if shared is None:
@@ -228,7 +234,7 @@ class SharedClients:
         shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
 
     def _expire(self, key: object, shared: _Shared[Any]) -> None:
-        # The client may have been acquired or replaced in the same loop iteration.
+        # In the same loop iteration, the client may have got a user, or may have been replaced.
         if self._shared.get(key) is shared and not shared.users:
             del self._shared[key]
             self._tasks.start(_close(shared), name="close-idle-client")
@@ -251,7 +257,8 @@ async def _close(shared: _Shared[Any]) -> None:
 
 
 async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) -> None:
-    """Exit the contexts of `stack` with `error`, if any; raise only errors other than `error`."""
+    """Exit the contexts of `stack`, with `error` if it is not None. Raise errors of the exits, but
+    not `error` itself."""
     traceback = None if error is None else error.__traceback__
     try:
         await stack.__aexit__(None if error is None else type(error), error, traceback)
@@ -262,14 +269,14 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
 
 # -- Connecting, with retries while no broker is available
 #
-# A connected client waits for unavailable brokers, but a new client fails to start, and tasks
-# create new clients all the time.
+# A connected client waits for unavailable brokers, but a new client fails to start. Tasks often
+# create new clients.
 
 
 async def with_retries(make: Callable[[], Awaitable[T]], timeout: float) -> T:
-    """Return the result of `make`, with retries for `timeout` seconds while no broker is available.
+    """Return the result of `make`. While no broker is available, retry for `timeout` seconds.
 
-    Raises the last KafkaConnectionError after the timeout, and other errors at once.
+    Raises the last KafkaConnectionError after this time, and other errors at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -286,16 +293,16 @@ async def with_retries(make: Callable[[], Awaitable[T]], timeout: float) -> T:
         await asyncio.sleep(delay)
 
 
-# -- Errors without stack frames and causes, because Spark prints every frame and every cause
+# -- Errors without stack frames and causes: Spark would print every frame and every cause
 
 P = ParamSpec("P")
 
 
 def short_error(error: Exception) -> Exception:
-    """Return `error` without its traceback, which is logged at DEBUG.
+    """Return `error` without its traceback, after logging the traceback at DEBUG.
 
-    The caller raises `error` with `from None`. A DataLossError also gets advice in its text: the
-    option that tolerates data loss.
+    The caller must raise `error` with `from None`. The text of a DataLossError also gets the option
+    that tolerates data loss.
     """
     log.debug("an error that is raised to Spark", exc_info=error)
     if isinstance(error, DataLossError):
@@ -304,7 +311,8 @@ def short_error(error: Exception) -> Exception:
 
 
 def with_short_errors(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that Spark calls: its errors have no stack frames of this package."""
+    """Decorate a function that Spark calls, so that its errors have no stack frames of this
+    package."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,12 +1,12 @@
-"""Offsets of a query: their JSON, the size of a batch, the ranges of tasks, and the lag.
+"""Offsets of a query: their JSON, the sizes of batches, the ranges of tasks, and the lag.
 
 `Offsets` maps topics and partitions to offsets. Its JSON has the format of Spark's own Kafka
-source, `{"topic": {"0": 23}}`, so that either source can continue from a checkpoint of the other.
+source, `{"topic": {"0": 23}}`, so that each source can continue from a checkpoint of the other.
 
-Spark does not store the initial offset of a Python source, but asks for it again when it repeats
-the first batch. Spark does store the end of that batch, so the end includes the start: under the
-partition's number with a leading zero, `{"topic": {"00": 5, "0": 23}}`. Spark's own source parses
-both keys as partition 0 and keeps the last value, so it can continue from the first batch too.
+Spark does not store the initial offset of a Python source: to repeat the first batch, it calls
+`initialOffset` again. But Spark stores the end of that batch. Therefore the end includes the start,
+under the number of the partition with a leading zero: `{"topic": {"00": 5, "0": 23}}`. Spark's own
+source parses both keys as partition 0 and uses the last value, so it can read this end, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Offsets = dict[str, dict[int, int]]
 
 
 class OffsetRange(NamedTuple):
-    """Records of one partition, from `start` up to but not including `until`."""
+    """A range of offsets of one partition, from `start` up to but not including `until`."""
 
     topic: str
     partition: int
@@ -52,25 +52,26 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of offsets; there may be fewer records."""
+        """Number of offsets in the range. It may have fewer records."""
         return self.until - self.start
 
 
 class RequestedOffset(NamedTuple):
-    """The requested offset of a partition. One of the two fields is set."""
+    """The offset that the options request for a partition, as an offset or as a timestamp."""
 
     offset: int | None = None
-    """An offset, EARLIEST or LATEST."""
+    """An offset, EARLIEST or LATEST; None for a timestamp."""
 
     timestamp: int | None = None
-    """Milliseconds since 1970; means the first record that is not older than this time."""
+    """Milliseconds since 1970: requests the first record that is not older. None for an offset."""
 
 
 # -- JSON
 
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
-    """Convert offsets to Spark's JSON, and include `start`, the start of the batch, if given."""
+    """Convert the end of a batch to Spark's JSON. For the first batch, `start` is its start, which
+    is included."""
     return {
         topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
@@ -86,9 +87,9 @@ def _numbers(offsets: dict[int, int]) -> dict[str, int]:
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
-    """Convert Spark's JSON to offsets; ignore an included start of the batch.
+    """Convert Spark's JSON to offsets. A start that the JSON includes is ignored.
 
-    Raises ValueError for other JSON, as in the checkpoint of a query with another source.
+    Raises ValueError for JSON of another form, as in the checkpoint of a query with another source.
     """
     try:
         return {
@@ -108,7 +109,8 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """Return the start that the end of the first batch includes; None for ends of later batches."""
+    """Return the start that the end of the first batch includes; None for the ends of later
+    batches."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()
@@ -120,7 +122,7 @@ def _is_start(partition: str) -> bool:
     return len(partition) > 1 and partition.startswith("0")
 
 
-# -- starts and ends
+# -- Starts and ends
 
 
 def requested_offsets(
@@ -128,8 +130,8 @@ def requested_offsets(
 ) -> dict[str, dict[int, RequestedOffset]]:
     """Return the requested start (`side` "starting") or end ("ending") of each partition.
 
-    The bound's word must not be `committed`. Raises ValueError if offsets or timestamps by
-    partition are not for exactly these partitions.
+    The word of the bound must not be `committed`. Raises ValueError if the bound has offsets or
+    timestamps by partition, but not of exactly these partitions.
     """
     if bound.timestamp is not None:
         return _for_all(partitions, RequestedOffset(timestamp=bound.timestamp))
@@ -172,18 +174,20 @@ def _check_same(
     )
 
 
-# -- sizes of batches
+# -- Sizes of batches
 
 
 def total_between(start: Offsets, end: Offsets) -> int:
-    """Return the number of offsets from `start` to `end`. Ignores partitions without a start."""
+    """Return the number of offsets from `start` to `end`. Partitions without a start are
+    ignored."""
     return sum(r.size for r in ranges_between(start, end))
 
 
 def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """Return an end after about `limit` offsets, in proportion to the sizes of the partitions.
+    """Return an end that is about `limit` offsets after `start`; at most `end`. The limit is
+    divided among the partitions in proportion to their sizes.
 
-    Every partition with data gets at least one offset, so that no partition starves.
+    Each partition with new offsets gets at least one, so that every partition makes progress.
     """
     total = total_between(start, end)
     if total <= limit:
@@ -199,10 +203,11 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def corrected_pins(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
-    """Return the pinned end offsets; replace ends that are missing or before `start`.
+    """Return the end offsets that `StreamPlan.pin` has stored (`pinned`). An end that is missing or
+    before `start` is replaced by the start, or by the current end (`now`) if that is lower.
 
-    Spark pins ends before it asks for the start. The replacement is the start, or the current end
-    in `now` if that end is lower.
+    An end may be before the start, because Spark calls `pin` before the start is known. The ends of
+    partitions that `now` lacks are not changed.
     """
     ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
     for topic, numbers in start.items():
@@ -214,7 +219,8 @@ def corrected_pins(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return the ranges to read, sorted by topic and partition, without empty ranges."""
+    """Return the ranges from `start` to `end`, sorted by topic and partition. Empty ranges are
+    omitted."""
     return [
         OffsetRange(topic, partition, first, until)
         for topic, numbers in sorted(end.items())
@@ -223,7 +229,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-# -- ranges of tasks
+# -- Ranges of tasks
 
 
 def split(
@@ -233,11 +239,12 @@ def split(
     max_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[list[OffsetRange]]:
-    """Assign ranges to tasks; each list is read by one task.
+    """Divide ranges among tasks. Each list of the result is read by one task.
 
-    By default each range is a task. If more tasks are requested, large ranges are divided in
-    proportion; if fewer tasks are requested, small ranges are combined. The result depends only on
-    the arguments, so a repeated batch has the same tasks.
+    By default, each range is a task. A range is divided into several if it has more than
+    `max_records` offsets, or if there are fewer than `min_partitions` tasks; small ranges are
+    combined if there are more than `max_partitions`. The result depends only on the arguments, so a
+    repeated batch has the same tasks.
     """
     pieces = [piece for r in ranges for piece in _divide(r, _pieces_for(r, max_records))]
     if min_partitions is not None and min_partitions > len(pieces):
@@ -252,15 +259,16 @@ def _pieces_for(whole: OffsetRange, max_records: int | None) -> int:
 
 
 def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Divide a range into `count` non-empty pieces of nearly equal size."""
+    """Divide a range into `count` pieces of nearly equal size; into fewer if it has fewer
+    offsets."""
     count = max(1, min(count, whole.size))
     marks = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [whole._replace(start=first, until=until) for first, until in itertools.pairwise(marks)]
 
 
 def _spread(ranges: list[OffsetRange], count: int) -> list[OffsetRange]:
-    """Divide ranges into about `count` pieces. Each small range is one piece; the remaining pieces
-    are distributed to the large ranges by size.
+    """Divide ranges into about `count` pieces. A small range is one piece. Large ranges are divided
+    into the other pieces in proportion to their sizes.
     """
     total = sum(r.size for r in ranges)
     large = [r for r in ranges if _share(r.size, total, count) > 1]
@@ -278,8 +286,8 @@ def _share(size: int, total: int, count: int) -> int:
 
 
 def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """Assign the pieces to `count` tasks of similar size: each time the largest remaining piece to
-    the smallest task.
+    """Divide the pieces among `count` tasks of similar size: the largest remaining piece goes to
+    the task that is smallest so far.
     """
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, index) for index in range(count)]
@@ -290,17 +298,17 @@ def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
     return [sorted(task) for task in tasks]
 
 
-# -- lag of a query
+# -- The lag of a query
 
 
 class Lag(NamedTuple):
-    """Number of offsets that a query is behind in each partition, as of its last batch."""
+    """The lag of a query in each partition, as a number of offsets, at the end of a batch."""
 
     partitions: dict[TopicPartition, int]
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics that Spark's own Kafka source reports, with its names."""
+        """The metrics of Spark's own Kafka source, with the same names."""
         behind = list(self.partitions.values()) or [0]
         return {
             "minOffsetsBehindLatest": min(behind),
@@ -310,7 +318,7 @@ class Lag(NamedTuple):
 
 
 def lag_of(progress: Any) -> Lag:
-    """Return the lag in a `StreamingQueryProgress`, over the query's sources that read Kafka."""
+    """Return the lag in a `StreamingQueryProgress`, for all Kafka sources of the query."""
     report = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     behind: dict[TopicPartition, int] = {}
     for source in report.get("sources") or ():
@@ -326,13 +334,14 @@ def lag_of(progress: Any) -> Lag:
 
 
 def lag(query: Any) -> Lag | None:
-    """Return the lag of a running `StreamingQuery`; None before its first batch."""
+    """Return the lag of a running `StreamingQuery` after its last batch; None before its first
+    batch."""
     progress = query.lastProgress
     return None if progress is None else lag_of(progress)
 
 
 def _offsets_of_source(raw: Any) -> dict[str, dict[int, int]]:
-    """Return the offsets of a source; {} if they are not offsets of Kafka."""
+    """Return the offsets of a source; {} if the source is not a Kafka source."""
     try:
         return from_json(json.loads(raw) if isinstance(raw, str) else raw or {})
     except (ValueError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""The options of a query, which the driver parses and checks before any task starts."""
+"""The options of a query. The driver parses and checks them before any task starts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.spark")
 
-# -- values: every error names the option and the accepted values
+# -- Values. Every error text has the name of the option and the accepted values
 
-# Spark's units; a number without a unit is in milliseconds.
+# Seconds by unit, with Spark's names of units. A number without a unit is in milliseconds.
 _UNITS = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -47,7 +47,8 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration such as `500`, `500ms`, `30s`, `15m`, `1h` or `7d`; return seconds."""
+    """Return the seconds of a duration such as `500` (milliseconds), `500ms`, `30s`, `15m`, `1h` or
+    `7d`. Raises ValueError, without a text, for other texts."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or (found[2] and found[2] not in _UNITS):
         raise ValueError
@@ -55,9 +56,10 @@ def parse_duration(text: str) -> float:
 
 
 class OptionReader:
-    """The options of one query. Records which options were read, to find unknown options.
+    """Reads the options of one query. Stores which options were read, to find unknown options.
 
-    Spark passes names in lower case; errors show them in the spelling of the documentation.
+    Spark passes the names in lower case; error texts have them as in the documentation. All methods
+    raise ValueError for a value that is not accepted.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -65,12 +67,12 @@ class OptionReader:
         self._read: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """Return the unparsed value; None if the option is not set."""
+        """Return the value as text; None if the option is not set."""
         self._read.add(name.lower())
         return self._options.get(name.lower())
 
     def given(self, *names: str) -> list[str]:
-        """Return the names among `names` whose options are set."""
+        """Return those of `names` that are set."""
         return [name for name in names if name.lower() in self._options]
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int | None:
@@ -83,16 +85,16 @@ class OptionReader:
         return int(text)
 
     def whole(self, name: str, default: int, minimum: int = 1) -> int:
-        """Return the same as `integer`; an option with a default is never None."""
+        """Return the integer of an option that has a default, so that the result is never None."""
         number = self.integer(name, default, minimum)
         return default if number is None else number
 
     def seconds(self, name: str, default: int, minimum: int = 1) -> float:
-        """Return the seconds of an option in milliseconds."""
+        """Return the seconds of an option whose value is in milliseconds."""
         return self.whole(name, default, minimum) / 1000
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return the boolean value of an option, which is `true` or `false` in any case."""
+        """Return the value of an option that is `true` or `false`, in upper or lower case."""
         text = self.text(name)
         if text is None:
             return default
@@ -102,7 +104,7 @@ class OptionReader:
         return value == "true"
 
     def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
-        """Return the value of an option, which must be one of `values` in any case."""
+        """Return the value of an option that is one of `values`, in upper or lower case."""
         text = self.text(name)
         if text is None:
             return default
@@ -112,7 +114,8 @@ class OptionReader:
         return value
 
     def duration(self, name: str, default: str) -> float:
-        """Return the seconds of a duration such as `15m`. A number without unit is milliseconds."""
+        """Return the seconds of a duration such as `15m`. A number without a unit is in
+        milliseconds."""
         text = self.text(name)
         try:
             return parse_duration(default if text is None else text)
@@ -123,12 +126,14 @@ class OptionReader:
             ) from None
 
     def by_partition(self, name: str) -> dict[str, dict[int, int]] | None:
-        """Return numbers by partition, from JSON such as `{"topic": {"0": 23, "1": -2}}`."""
+        """Return numbers by topic and partition, from JSON such as `{"topic": {"0": 23, "1": -2}}`;
+        None if the option is not set."""
         text = self.text(name)
         return None if text is None else _numbers(name, text)
 
     def partitions(self, name: str) -> dict[str, list[int]] | None:
-        """Return partitions of topics, from JSON such as `{"topic": [0, 1]}`."""
+        """Return the partitions of topics, from JSON such as `{"topic": [0, 1]}`; None if the
+        option is not set."""
         text = self.text(name)
         if text is None:
             return None
@@ -140,19 +145,19 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix`, with names without the prefix. These
-        options count as read.
+        """Return the options whose names begin with `prefix`, by their names without the prefix.
+        They all count as read.
         """
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)
         return {name[len(prefix) :]: text for name, text in found.items()}
 
     def refuse_rest(self, known: tuple[str, ...], what: str, others: Iterable[str] = ()) -> None:
-        """Raise ValueError for unknown options, with the most similar names in `known` and
-        `others`.
+        """Raise ValueError if there are unknown options. The text of the error has similar names
+        from `known` and `others`.
 
-        Unread options in `known` are for another kind of query. They only cause a warning, because
-        a job may have one set of options for all its queries.
+        Options in `known` that were not read are for another kind of query. They only cause a
+        warning, because a job may use the same options for all its queries.
         """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}
@@ -170,7 +175,7 @@ class OptionReader:
 
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...], what: str) -> None:
-    """Warn once in a process, because the options of a query are parsed many times."""
+    """Log a warning once per process: a process parses the options of a query often."""
     log.warning("%s: no meaning for %s", ", ".join(names), what)
 
 
@@ -178,7 +183,7 @@ def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     twice: list[str] = []
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # `json` silently drops all but the last value of a repeated key.
+        # For a repeated key, `json` would silently use the last value.
         twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         return dict(pairs)
 
@@ -213,20 +218,20 @@ def _is_partition(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
-# -- options
+# -- Options
 
 EARLIEST = -2
-"""Stands for the first offset of a partition."""
+"""Stands for the first offset of a partition, as in Kafka's ListOffsets request."""
 LATEST = -1
-"""Stands for the end offset of a partition."""
+"""Stands for the end offset of a partition, as in Kafka's ListOffsets request."""
 
 
 def _option(name: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """Declare an option of a query as a field of a dataclass.
+    """Declare a field of a dataclass whose value is read from an option of the query.
 
     Args:
-        name: The option of the query.
-        read: Parses the value; called with an OptionReader, the name and `arguments`.
+        name: The name of the option.
+        read: Returns the parsed value; called with an OptionReader, the name and `arguments`.
     """
     return field(metadata={"name": name, "read": lambda reader: read(reader, name, *arguments)})
 
@@ -236,7 +241,7 @@ def _declared_names(kind: type[Any]) -> list[str]:
 
 
 def _read_declared(kind: type[Any], reader: OptionReader) -> dict[str, Any]:
-    """Return the values of the options that are declared in `kind`, by field name."""
+    """Return the values of the fields of `kind` that `_option` declares, by field name."""
     return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
 
 
@@ -252,7 +257,7 @@ def _stripped(reader: OptionReader, name: str) -> str | None:
     return None if text is None else text.strip()
 
 
-# Options that Spark itself adds to a query.
+# Options that Spark itself adds to the options of a query.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 
 _MAX_INT64 = 2**63 - 1
@@ -261,41 +266,41 @@ _MEBIBYTE = 1024 * 1024
 
 
 class Subscription(NamedTuple):
-    """The topics to read. One of the three fields is set."""
+    """The topics or partitions to read. Exactly one of the three fields is set."""
 
     assign: dict[str, list[int]] | None
     topics: list[str] | None
     pattern: str | None
 
     def has(self, topic: str) -> bool:
-        """Return whether the query reads this topic."""
+        """Return whether the query is subscribed to this topic."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in (self.assign or self.topics or ())
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends. The first field that is set takes precedence."""
+    """Where a query starts or ends. If several fields are set, the first of them is used."""
 
     timestamp: int | None = None
-    """Milliseconds since 1970, for every partition."""
+    """Milliseconds since 1970, for all partitions."""
 
     timestamps: dict[str, dict[int, int]] | None = None
     offsets: dict[str, dict[int, int]] | None = None
-    """Offsets by topic and partition, which may be EARLIEST or LATEST."""
+    """Offsets by topic and partition; they may be EARLIEST or LATEST."""
 
     word: str = "latest"
-    """`earliest`, `latest` or `committed`."""
+    """The word "earliest", "latest" or "committed" (the offsets of the group)."""
 
     @property
     def is_by_time(self) -> bool:
-        """Whether timestamps are given, so that `offsets` and `word` have no effect."""
+        """Whether the bound is a timestamp, so that `offsets` and `word` are not used."""
         return self.timestamp is not None or self.timestamps is not None
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a query that reads, which are sent to executors. Times are in seconds."""
+    """The options of a query that reads. They are sent to executors. Times are in seconds."""
 
     kafka: ClientSettings
     subscription: Subscription
@@ -325,17 +330,17 @@ class ReadOptions:
 
     @property
     def no_match_is_latest(self) -> bool:
-        """Whether a partition without a record of the starting time is read from its end."""
+        """Whether to start at the end of a partition that has no record with the starting time."""
         return self.no_match == "latest"
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are skipped."""
+        """Whether to skip records of open and aborted transactions."""
         return bool(self.kafka.role.get("isolation_level") == "read_committed")
 
     @property
     def has_fixed_start(self) -> bool:
-        """Whether the query would start at the same records if it were started later."""
+        """Whether the query would start at the same records if it was started at a later time."""
         bound = self.starting
         if bound.is_by_time:
             return not self.no_match_is_latest
@@ -346,7 +351,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a query that writes, which are sent to executors. Times are in seconds."""
+    """The options of a query that writes. They are sent to executors. Times are in seconds."""
 
     kafka: ClientSettings
     exactly_once: bool
@@ -361,7 +366,7 @@ class WriteOptions:
 
     @property
     def transactional_id_prefix(self) -> str:
-        """The start of every transactional id."""
+        """The text with which every transactional id begins."""
         return self.prefix or "aiokafka-spark"
 
 
@@ -379,13 +384,13 @@ def _settings(*, writing: bool) -> list[str]:
     return [f"kafka.{name}" for name in known_settings(writing)]
 
 
-# -- reading
+# -- Reading
 
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Parse and check the options of a query that reads; names in any case.
+    """Parse and check the options of a query that reads. Their names may be in any case.
 
-    Raises ValueError with the name of the option and the accepted values.
+    Raises ValueError whose text has the name of the option and the accepted values.
     """
     reader = OptionReader(options)
     what = "a streaming query" if streaming else "a batch query"
@@ -414,7 +419,7 @@ def _subscription(reader: OptionReader) -> Subscription:
     topics = _topics(reader.text("subscribe"))
     pattern = reader.text("subscribePattern")
     if pattern is not None:
-        pattern = pattern.strip()  # as Spark's own source does; spaces would match nothing
+        pattern = pattern.strip()  # as Spark's own source does: no topic name has spaces
         try:
             re.compile(pattern)
         except re.error as error:
@@ -501,8 +506,10 @@ def _has(offsets: dict[str, dict[int, int]] | None, wanted: int) -> bool:
 
 
 def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
-    """Return the id of the group for commitOffsets and for startingOffsets=committed; None if it is
-    not set. The query never joins the group.
+    """Return the group id for commitOffsets and startingOffsets=committed; None if it is not set.
+
+    The query never joins the group. Raises ValueError for commitOffsets without a group id, and in
+    a batch query.
     """
     prefix = reader.text("groupIdPrefix")
     group_id: str | None = settings.role.get("group_id")
@@ -516,7 +523,8 @@ def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -
 
 
 def _check_read(options: ReadOptions, streaming: bool) -> None:
-    """Check combinations of options, and options that only one kind of query permits."""
+    """Raise ValueError for options that contradict each other, or that this kind of query does not
+    allow."""
     least, most = options.min_offsets, options.max_offsets
     if least is not None and most is not None and least > most:
         raise ValueError(
@@ -548,7 +556,9 @@ def _check_read(options: ReadOptions, streaming: bool) -> None:
 
 
 def _check_order(starting: Bound, ending: Bound) -> None:
-    """Raise ValueError if the end of a partition is before its start."""
+    """Raise ValueError if the options set, by offset or by timestamp, an end of a partition before
+    its start. A timestamp for all partitions is not checked.
+    """
     if starting.timestamp is not None or ending.timestamp is not None:
         return
     pairs = [("OffsetsByTimestamp", starting.timestamps, ending.timestamps)]
@@ -571,13 +581,13 @@ def _is_same(assign: dict[str, list[int]], offsets: dict[str, dict[int, int]]) -
     }
 
 
-# -- writing
+# -- Writing
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Parse and check the options of a query that writes; names in any case.
+    """Parse and check the options of a query that writes. Their names may be in any case.
 
-    Raises ValueError with the name of the option and the accepted values.
+    Raises ValueError whose text has the name of the option and the accepted values.
     """
     reader = OptionReader(options)
     settings = parse_settings(reader.starting_with("kafka."), writing=True)
@@ -589,7 +599,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         raise ValueError("txnAppId: is for batch writes, such as those in foreachBatch")
     exactly_once = _delivery(reader, app_id, streaming) == "exactly-once"
     parsed = WriteOptions(kafka=settings, exactly_once=exactly_once, **values)
-    reader.flag("includeHeaders", False)  # no effect: a column of headers is always written
+    reader.flag("includeHeaders", False)  # has no effect: a column `headers` is always written
     for name in _OF_SPARK:
         reader.text(name)
     what = "a streaming write" if streaming else "a batch write"

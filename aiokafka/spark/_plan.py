@@ -1,7 +1,7 @@
-"""Plan a query: the end of each batch of a stream, and the ranges of tasks.
+"""Plan a query: the end of each batch of a stream, and the ranges that tasks read.
 
-This module runs on the driver. It does not import pyspark, but depends on the order in which Spark
-calls the reader.
+This module runs on the driver. It does not import pyspark, but it depends on the order in which
+Spark calls the methods of the reader.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Task = list[PartitionRange]
 def _query_cluster(
     options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]
 ) -> T:
-    """Return the result of `question(cluster)`. The connections stay open for the next call."""
+    """Return the result of `question(cluster)`. The connections stay open for later calls."""
     thread = loop_thread()
 
     async def ask() -> T:
@@ -63,8 +63,8 @@ def _tasks(
 ) -> list[Task]:
     """Divide ranges into tasks.
 
-    A range that starts at the first offset of its partition, as in `first_offsets`, begins at the
-    first offset that the partition has when the task reads it.
+    A range whose start is in `first_offsets` starts at the first record of its partition. If that
+    record is deleted before the task reads it, the task starts at the partition's new first record.
     """
     by_task = split(
         ranges,
@@ -72,7 +72,8 @@ def _tasks(
         max_partitions=options.max_partitions,
         max_records=options.max_records,
     )
-    # If data loss is tolerated, a recreated topic with the same name is read too.
+    # If data loss is tolerated, a topic that was deleted and created again is read as well, so the
+    # ranges have no topic ids.
     wanted = ids if options.fail_on_data_loss else {}
     return [
         [
@@ -88,7 +89,8 @@ def _tasks(
 
 
 class _BatchRanges(NamedTuple):
-    """The ranges of a batch query; ranges of deleted records (`gone`), first offsets, topic ids."""
+    """What a batch query reads: its ranges, ranges of deleted records (`gone`), the first offsets
+    of partitions that are read from their first record, and the ids of the topics."""
 
     ranges: list[OffsetRange]
     gone: list[OffsetRange]
@@ -103,7 +105,12 @@ def _report_loss(options: ReadOptions, loss: DataLoss) -> None:
 
 
 def batch_tasks(options: ReadOptions, pushed: PushedFilters | None = None) -> list[Task]:
-    """Return the tasks of a batch query; `pushed` are filters that narrow the ranges."""
+    """Return the tasks of a batch query. `pushed` are filters, by which the ranges are narrowed.
+
+    Raises ValueError if the options set an end before the start, and DataLossError if the log of a
+    partition ends before the requested start, so that records were lost (a warning is logged
+    instead if data loss is tolerated).
+    """
 
     async def look(cluster: Cluster) -> _BatchRanges:
         start = await cluster.starting()
@@ -129,8 +136,8 @@ def batch_tasks(options: ReadOptions, pushed: PushedFilters | None = None) -> li
 class StreamPlan:
     """Plans the batches of a streaming query.
 
-    Spark stores the offsets, in the format of its own Kafka source; arguments and results have that
-    format. One instance on the driver has all the state.
+    Spark stores the offsets in the checkpoint. Arguments and results have the JSON format of
+    Spark's own Kafka source. One instance on the driver has all the state.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -146,30 +153,34 @@ class StreamPlan:
     # -- offsets
 
     def initial(self) -> dict[str, Any]:
-        """Return the start of the query, which is looked up only once."""
+        """Return the offsets at which the query starts. They are looked up only once."""
         if self._initial is None:
             self._initial = _query_cluster(self._options, Cluster.starting)
         return to_json(self._initial)
 
     def pin(self) -> None:
-        """Pin the current end offsets: with AvailableNow, the query reads up to them."""
+        """Store the current end offsets, up to which a query with the trigger AvailableNow
+        reads."""
         self._pinned = _query_cluster(self._options, lambda cluster: cluster.latest())
         self._is_pin_checked = False
 
     def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
-        """Return the end of the next batch, which has about `most` offsets (None: all).
+        """Return the end of the batch that begins at `start`, after about `most` offsets (None:
+        all).
 
-        Returns `start` if there are no new records; with `wait`, also while there are fewer records
-        than `minOffsetsPerTrigger`.
+        Returns `start`, so that there is no batch, if there are no new records. With `wait`, also
+        while there are fewer than `minOffsetsPerTrigger`, at most for `maxTriggerDelay`. Unless
+        data loss is tolerated, raises ValueError for a checkpoint with topics of another query,
+        RuntimeError for missing partitions, and DataLossError for an end before `start`.
         """
         begin = from_json(start)
         end = self._end_offsets(begin)
-        # Check the end before Spark stores it in the checkpoint, because Spark plans a stored batch
-        # again after every restart. A query that was started with the checkpoint of another query
-        # by mistake must not damage this checkpoint.
+        # Check the end before Spark stores it in the checkpoint, because after every restart Spark
+        # plans a stored batch again. If a query was started with the checkpoint of another query by
+        # mistake, it must not damage this checkpoint.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
-        # Add new partitions after the checks, which compare only the partitions of `begin`, and
+        # Add new partitions after these checks, which compare only the partitions of `begin`, but
         # before the offsets are counted.
         begin = self._with_new_partitions(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
@@ -177,21 +188,23 @@ class StreamPlan:
         if most is not None:
             end = pro_rata(self._skip_deleted(begin, end, most), end, most)
         plain = from_json(start)
-        # Return `start` unchanged: if it were encoded again, its text might differ, and Spark would
-        # start a batch.
+        # Return `start` itself: if it were converted to JSON again, its text might differ, and
+        # Spark would start a batch.
         if end == plain:
             return start
         self._triggered_at = time.monotonic()
         return to_json(end, start=begin if plain == self._initial else None)
 
     def latest(self) -> dict[str, Any] | None:
-        """Return the end offsets of the last look-up; None before the first look-up."""
+        """Return the end offsets that were looked up last; None before the first look-up."""
         return None if self._latest is None else to_json(self._latest)
 
     def _end_offsets(self, begin: Offsets) -> Offsets:
-        """Return the end offsets of the partitions: pinned with AvailableNow, else recent.
+        """Return the end offsets of the partitions: with AvailableNow those that `pin` has stored,
+        else the current or cached ones.
 
-        An idle query calls this a hundred times a second, so recent end offsets are cached.
+        An idle query calls this a hundred times a second, so the end offsets are cached for
+        `latestOffset.minIntervalMs`.
         """
         now = time.monotonic()
         if self._pinned is not None:
@@ -204,16 +217,17 @@ class StreamPlan:
         return self._latest
 
     def _checked_pin(self, pinned: Offsets, begin: Offsets) -> Offsets:
-        """Return the pinned end offsets; replace an end before the start of the first batch.
+        """Return the pinned end offsets, corrected where they are before the start of the first
+        batch.
 
-        Spark pins the ends before it calls `initial`:
+        Spark calls `pin` before it calls `initial`:
 
         1. `pin`: partition 0 ends at 10.
         2. Another program writes two records.
         3. `initial`, with startingOffsets=latest: the query starts at 12.
 
-        This is no data loss: the first batch of the partition is empty. An end that a new leader
-        reported too low is corrected too.
+        This is no data loss: the first batch of this partition is empty. An end is also corrected
+        if a new leader has reported a too low offset for it.
         """
         if self._is_pin_checked:
             return pinned
@@ -225,13 +239,16 @@ class StreamPlan:
         )
 
     def _mirror(self, begin: Offsets) -> None:
-        """With commitOffsets, commit the start of a batch: earlier records are processed."""
+        """With commitOffsets, commit the start of a batch, except the first: all records before it
+        are processed."""
         if self._options.commit_offsets and begin != self._initial:
             _query_cluster(self._options, lambda cluster: cluster.mirror.commit(begin))
 
     def _is_too_little(self, count: int) -> bool:
-        """Return whether to wait for more records: never with AvailableNow, nor for the first
-        batch, nor after `maxTriggerDelay`.
+        """Return whether to wait for more records, because there are fewer than
+        minOffsetsPerTrigger.
+
+        Returns False with AvailableNow, for the first batch, and after `maxTriggerDelay`.
         """
         least = self._options.min_offsets
         if least is None or self._pinned is not None or count >= least:
@@ -240,8 +257,10 @@ class StreamPlan:
         return last is not None and time.monotonic() - last < self._options.max_delay
 
     def _with_new_partitions(self, begin: Offsets, end: Offsets) -> Offsets:
-        """Return `begin` with the first offsets of new partitions, which only `end` has. Report the
-        deleted records of a new partition as data loss.
+        """Return `begin`, with the first offsets of new partitions, which are only in `end`.
+
+        Deleted records at the start of a new partition are data loss: raises DataLossError, or logs
+        a warning if data loss is tolerated.
         """
         new = {
             topic: [number for number in numbers if number not in begin.get(topic, {})]
@@ -263,10 +282,11 @@ class StreamPlan:
         }
 
     def _skip_deleted(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
-        """If data loss is tolerated, return the start of the existing records; else return `begin`.
+        """Return `begin` without deleted records, if data loss is tolerated and the batch is
+        limited.
 
-        Deleted records must not count for the limit of a batch: the query would pass their offsets
-        in batches without rows.
+        Deleted records must not count for the limit of a batch: otherwise the query would need many
+        batches without rows to pass their offsets.
         """
         if self._options.fail_on_data_loss or total_between(begin, end) <= most:
             return begin
@@ -282,7 +302,7 @@ class StreamPlan:
     def _check_same_partitions(self, begin: Offsets, end: Offsets) -> None:
         gone = _missing(begin, end)
         if not gone or not self._options.fail_on_data_loss:
-            return  # missing partitions are tolerated: `tasks` logs a warning
+            return  # data loss is tolerated: `tasks` logs a warning
         others = [topic for topic in sorted(begin) if not self._options.subscription.has(topic)]
         if others:
             raise ValueError(
@@ -304,7 +324,12 @@ class StreamPlan:
     # -- tasks
 
     def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
-        """Return the tasks of a batch: an empty list for an empty batch."""
+        """Return the tasks of a batch; an empty list if the batch is empty.
+
+        Raises RuntimeError for missing partitions, and DataLossError for recreated topics and for
+        deleted records at the start of new partitions; logs warnings instead if data loss is
+        tolerated. Raises ValueError if the start of the first batch is unknown (see `_first`).
+        """
         first, last = self._first(start, end), from_json(end)
         if first == last:
             return []
@@ -312,14 +337,14 @@ class StreamPlan:
             self._report_missing(gone)
         ids = _query_cluster(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
-        # The end was stored when the batch was planned: partitions may have been deleted later.
+        # Spark stored the end when the batch was planned. Partitions may have been deleted since.
         if not self._options.fail_on_data_loss:
             last = self._without_deleted(last)
         ranges = ranges_between(self._with_new_partitions(first, last), last)
         return _tasks(ranges, self._options, ids, {})
 
     def _without_deleted(self, last: Offsets) -> Offsets:
-        """Return `last` without partitions that were deleted after Spark stored `last`."""
+        """Return `last` without partitions that were deleted after Spark had stored `last`."""
         there = _query_cluster(self._options, lambda cluster: cluster.existing(last))
         gone = _missing(last, there)
         if not gone:
@@ -332,9 +357,11 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Return the start of a batch. If Spark repeats the first batch, its stored `end` includes
-        the start. Raises ValueError if another source stored an end without the start, unless the
-        query would still start at the same records.
+        """Return the start offsets of a batch. For the first batch of a query, this source stores
+        them in `end` too: Spark may repeat this batch after a restart.
+
+        Raises ValueError if Spark repeats a first batch whose `end` lacks them, because another
+        source (such as Spark's Kafka source) has stored it, and the options give no fixed start.
         """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)
@@ -357,8 +384,8 @@ class StreamPlan:
         log.warning("partitions are gone: %s", names)
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
-        """Raise DataLossError, or log a warning if data loss is tolerated, for a topic that was
-        deleted and recreated during the query.
+        """Check for topics that were deleted and created again during the query. If data loss is
+        tolerated, log a warning; otherwise raise DataLossError if `ranges` has such a topic.
         """
         replaced = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
         if not self._options.fail_on_data_loss:
@@ -376,7 +403,7 @@ class StreamPlan:
 
 
 def _missing(wanted: Mapping[str, Iterable[int]], there: Mapping[str, Container[int]]) -> list[str]:
-    """Return the names of the wanted partitions that do not exist."""
+    """Return the names of those `wanted` partitions that are not in `there`."""
     return [
         f"{topic}-{number}"
         for topic, numbers in wanted.items()
@@ -396,11 +423,11 @@ _OPERATORS = ("=", "in", ">", ">=", "<", "<=")
 
 
 class PushedFilters:
-    """Filters of a query that narrow the ranges to read."""
+    """The filters of a query that narrow the ranges of its tasks."""
 
     def __init__(self) -> None:
         self.from_millis: int | None = None
-        """The lower bound of wanted timestamps, in milliseconds since 1970; None for no bound."""
+        """The earliest wanted timestamp in milliseconds since 1970; None if there is no bound."""
 
         self._topics: set[str] | None = None
         self._numbers: set[int] | None = None
@@ -410,20 +437,21 @@ class PushedFilters:
         self._highest_number = 2**31 - 1
 
     def take(self, column: str, operator: str, value: Any) -> bool:
-        """Apply one filter; return whether all rows of the narrowed ranges match the filter."""
+        """Apply a filter. Return whether all rows of the narrowed ranges match it: otherwise Spark
+        must apply it to each row as well."""
         if operator not in _OPERATORS:
             return False
         if column == "topic":
             return self._take_topic(operator, value)
         if column == "timestamp":
             self._take_time(operator, value)
-            return False  # timestamps need not be in order, so Spark must check each row
+            return False  # timestamps may not be in order, so Spark must check each row
         if column in ("partition", "offset"):
             return self._take_number(column, operator, value)
         return False
 
     def narrow(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """Return the narrowed ranges, without empty ranges."""
+        """Return the ranges with only those offsets that can match, without empty ranges."""
         return [
             left
             for r in ranges
@@ -476,14 +504,15 @@ class PushedFilters:
         if not isinstance(value, datetime) or operator not in ("=", ">", ">="):
             return
         if value.tzinfo is None:
-            return  # only Spark knows the time zone
+            return  # its time zone is that of the Spark session, which is not known here
         seconds = (value - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
         millis = max(0, int(seconds * 1000) - 1)
         self.from_millis = millis if self.from_millis is None else max(self.from_millis, millis)
 
 
 def _values(operator: str, value: Any, kind: type) -> set[Any] | None:
-    """Return the values of an `=` or `in` filter; None for other operators and types."""
+    """Return the values of an `=` or `in` filter as a set; None for other operators, and for values
+    of another type."""
     if operator == "=":
         found = {value}
     elif operator == "in":

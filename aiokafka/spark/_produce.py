@@ -1,6 +1,6 @@
 """Write rows to Kafka: partitions, batches and acknowledgements; transactions for exactly-once.
 
-Runs in the event loop of the process, independent of Spark.
+This code runs in the event loop of the process, and does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ BATCH_HEADER = "spark-batch"
 
 
 class TopicRows(NamedTuple):
-    """Rows to write to a topic. `partitions` has an int32 for each row, -1 if none is requested."""
+    """Rows to write to one topic. `partitions` has an int32 for each row: its requested partition,
+    or -1."""
 
     topic: str
     rows: RowSource
@@ -73,7 +74,7 @@ class TopicRows(NamedTuple):
 
 @contextlib.contextmanager
 def topic_in_errors(topic: str) -> Iterator[None]:
-    """Add the topic to a ValueError about a row of this topic."""
+    """Add the topic to the text of a ValueError about one of its rows."""
     try:
         yield
     except ValueError as error:
@@ -81,10 +82,10 @@ def topic_in_errors(topic: str) -> Iterator[None]:
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
-    """Return a started producer. Waits for an available broker."""
+    """Return a started producer. Waits for an available broker, up to `broker_timeout`."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
-    # RecordWriter fills batches to this limit. The limit is lower than a request and than the
-    # buffer memory, because the producer cannot split these batches.
+    # RecordWriter fills batches up to this limit. The producer cannot split these batches, so they
+    # must fit into a request and into half of the buffer memory.
     keywords["max_batch_size"] = min(
         keywords["max_batch_size"], keywords["max_request_size"], keywords["buffer_memory"] // 2
     )
@@ -98,15 +99,16 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
-    """Stop a producer within `_STOP_TIMEOUT` seconds, and abort its open transaction."""
+    """Abort the open transaction of a producer, if any, and stop it, within `_STOP_TIMEOUT`
+    seconds."""
     await producer.stop(timeout=_STOP_TIMEOUT)
 
 
 class RecordWriter:
     """Writes the rows of one task. Owns the open batches, and the futures of sent batches.
 
-    Rows with a key are partitioned as by Java's partitioner. Rows without a key fill a batch for
-    one partition, then a batch for the next partition.
+    Rows with a key go to the same partitions as in the Java client. Rows without a key go to one
+    partition until its batch is full, then to the next partition.
     """
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
@@ -121,10 +123,10 @@ class RecordWriter:
         self._sent: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
 
     async def add(self, parts: Iterable[TopicRows]) -> None:
-        """Add rows. Waits while the buffer memory is full.
+        """Add rows to batches, and send full batches. Waits while the buffer memory is full.
 
         Raises ValueError for a row that cannot be written, and the error of a batch that has
-        already failed.
+        failed.
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
@@ -147,7 +149,8 @@ class RecordWriter:
             await self._send_open()
 
     async def finish(self) -> None:
-        """Send the open batches, and wait for all acknowledgements. Raises the first failure."""
+        """Send the open batches, and wait for all acknowledgements. Raises the error of the first
+        batch that has failed."""
         await self._send_open()
         while self._sent:
             try:
@@ -156,14 +159,14 @@ class RecordWriter:
                 raise _too_large(error) from None
 
     def drop(self) -> None:
-        """Discard the open batches, and ignore the results of sent batches."""
+        """Discard the open batches, and ignore the results of the sent batches."""
         self._open.clear()
         sent, self._sent = self._sent, collections.deque()
         for future in sent:
             future.cancel()
 
     def _check_sent(self) -> None:
-        """Remove acknowledged batches; raise the first failure."""
+        """Remove acknowledged batches. Raises the error of the first batch that has failed."""
         while self._sent and self._sent[0].done():
             try:
                 self._sent.popleft().result()
@@ -174,12 +177,12 @@ class RecordWriter:
 
     async def _count_partitions(self, topic: str) -> int:
         count = self._partitions[topic] = len(await self._producer.partitions_for(topic))
-        # Begin at a random partition, so that not all tasks begin at the same partition.
+        # Start at a random partition, so that not all tasks write to the same partition first.
         self._next_keyless[topic] = random.randrange(count)
         return count
 
     def _batch(self, topic: str, partition: int) -> BatchBuilder:
-        """Return the open batch of a partition, or a new batch."""
+        """Return the open batch of a partition; create one if there is none."""
         batch = self._open.get((topic, partition))
         if batch is None:
             batch = self._open[topic, partition] = self._producer.create_batch()
@@ -197,7 +200,7 @@ class RecordWriter:
 
 
 def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
-    """Return the broker's error with advice in its text."""
+    """Return a copy of the broker's error, with advice in its text."""
     text = error.args[0] if error.args else error
     return MessageSizeTooLargeError(
         f"{text}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
@@ -205,11 +208,11 @@ def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
     )
 
 
-# -- exactly once
+# -- Exactly once
 
 
 class TaskIdentity(NamedTuple):
-    """Identity of a Spark task, stable across retries."""
+    """Identifies a Spark task. It is the same if Spark repeats the task."""
 
     query: str
     batch: int
@@ -217,12 +220,12 @@ class TaskIdentity(NamedTuple):
 
 
 class Tally:
-    """Number and checksum of the rows of a task, to compare them with a retry of the task."""
+    """Number and checksum of the rows of a task, to compare them with a repetition of the task."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.checksum = 0
-        """Independent of the order of rows."""
+        """Does not depend on the order of the rows."""
 
     def add(self, parts: Iterable[TopicRows]) -> None:
         """Count the rows, and add their checksums."""
@@ -232,20 +235,21 @@ class Tally:
 
 
 class Marker(NamedTuple):
-    """Proof, stored in Kafka, that the last transaction of a task wrote the rows of `batch`."""
+    """Proves that the last transaction of a task wrote the rows of `batch`. Stored in Kafka as a
+    committed offset, `batch` + 1, and its metadata (see TaskTransaction)."""
 
     batch: int
     rows: int
     checksum: int | None
-    """None if a version of this package with another kind of checksum wrote the mark."""
+    """None if another version of this package, with another checksum, has stored the Marker."""
 
     def metadata(self) -> str:
-        """Return the metadata of the offset that stores the mark."""
+        """Return the metadata of the committed offset that stores this Marker."""
         return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
 
     def is_same(self, tally: Tally) -> bool:
-        """Return whether the written rows have the number of `tally`, and its checksum, if the
-        checksum of the written rows is known.
+        """Return whether `tally` has the same number of rows as this Marker, and the same checksum.
+        Without a checksum (None), only the numbers are compared.
         """
         return self.rows == tally.rows and self.checksum in (None, tally.checksum)
 
@@ -258,30 +262,33 @@ REPEAT_ADVICE = (
 
 
 class NotRepeatedError(KafkaError):
-    """A repeated batch has other rows than the rows that its first attempt has written."""
+    """A repeated batch has other rows, or fewer tasks, than an earlier attempt that has written
+    rows."""
 
 
 class WrittenLaterError(KafkaError):
-    """A mark has a later batch than the query, so the checkpoint belongs to another query."""
+    """The Marker of a task has a later batch than the query: the checkpoint is new, or of another
+    query."""
 
 
 def marker_group_prefix(options: WriteOptions, query: str) -> str:
-    """Return the common prefix of the transactional ids and groups of a query's tasks."""
+    """Return the text with which the transactional ids of a query's tasks begin. The groups whose
+    committed offsets are the tasks' Markers have the same ids."""
     return f"{options.transactional_id_prefix}-{query}-"
 
 
 def marker_partition(options: WriteOptions) -> TopicPartition:
-    """Return the partition whose committed offsets store the marks."""
+    """Return the partition whose committed offset, in the group of a task, is the task's Marker."""
     topic = options.marker_topic or options.topic
     assert topic is not None
     return TopicPartition(topic, 0)
 
 
 class TaskTransaction:
-    """The transaction in which a task writes a batch and its mark.
+    """The transaction in which a task writes a batch and its Marker.
 
-    The mark is an offset of a group without members, committed in the transaction. So the rows and
-    the mark become visible together, or not at all.
+    The Marker is a committed offset of a group without members. It is committed in the transaction,
+    so that the rows and the Marker become visible together, or not at all.
     """
 
     def __init__(self, options: WriteOptions, identity: TaskIdentity) -> None:
@@ -292,22 +299,24 @@ class TaskTransaction:
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:
-        """Begin the transaction; return (producer, None). If this or a later batch was written,
-        return (producer, mark) without a transaction: no rows may be written.
+        """Begin the transaction, and return (producer, None). If the task's Marker shows that this
+        or a later batch was written, return (producer, Marker) without a transaction: no rows may
+        be written.
 
-        Producers with the same transactional id, as of an earlier attempt that still runs, are
-        fenced, and their transactions are aborted.
+        This fences producers with the same transactional id, such as that of an earlier attempt
+        which still runs, and aborts their transactions.
         """
         timeout = self._options.kafka.role.get("transaction_timeout_ms", _TRANSACTION_TIMEOUT_MS)
         self._producer = producer = await make_producer(
             self._options, transactional_id=self.name, transaction_timeout_ms=timeout
         )
-        # Fail before rows are written if the topic of the mark does not exist.
+        # If the topic whose committed offset is the Marker does not exist, fail before rows are
+        # written.
         await producer.partitions_for(self._marker_partition.topic)
-        # Read the mark after the producer has started, which has fenced an earlier attempt at this
-        # task and aborted its transaction. If the mark were read before:
-        # 1. The mark could be missing, and the earlier attempt could commit afterwards.
-        # 2. Both attempts would write the same rows.
+        # Read the Marker after the producer was started, because this has fenced an earlier attempt
+        # at this task and aborted its transaction. If the Marker were read first:
+        # 1. The Marker could be missing, and then the earlier attempt could commit.
+        # 2. Then both attempts would have written the same rows.
         marker = await self._read_marker()
         if marker is not None and marker.batch >= self._identity.batch:
             return producer, marker
@@ -315,7 +324,7 @@ class TaskTransaction:
         return producer, None
 
     async def commit(self, tally: Tally) -> None:
-        """Commit the rows and the mark together."""
+        """Commit the rows and the Marker in one transaction."""
         assert self._producer is not None
         marker = Marker(self._identity.batch, tally.rows, tally.checksum)
         offset = OffsetAndMetadata(self._identity.batch + 1, marker.metadata())
@@ -325,7 +334,7 @@ class TaskTransaction:
         await self._producer.commit_transaction()
 
     async def close(self) -> None:
-        """Abort the transaction, unless it is committed, and stop the producer."""
+        """Abort the transaction if it is not committed, and stop the producer."""
         if self._producer is not None:
             await stop_producer(self._producer)
 
@@ -340,7 +349,8 @@ class TaskTransaction:
 
 
 def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
-    """Raise NotRepeatedError if the mark shows that other rows were written for this batch."""
+    """Raise NotRepeatedError if `marker` is of this batch, but `tally` has other rows: another
+    number of rows, or another checksum."""
     if marker.batch == identity.batch and not marker.is_same(tally):
         raise NotRepeatedError(
             f"query {identity.query}, batch {marker.batch}, task {identity.task}: "
@@ -352,10 +362,11 @@ def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
 async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
-    """Return the mark stored in a group; None without a mark.
+    """Return the Marker of the last committed transaction: the offset that `group` has committed
+    for the partition `place`, and the metadata of that offset. None if there is none.
 
-    Waits while a transaction with a mark is open, and retries after retriable errors; raises
-    KafkaTimeoutError after `_MARKER_TIMEOUT`.
+    Waits while an open transaction has an offset for `place` (`require_stable`), and retries after
+    other retriable errors. Raises KafkaTimeoutError after `_MARKER_TIMEOUT` seconds.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _MARKER_TIMEOUT

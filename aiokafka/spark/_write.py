@@ -1,4 +1,4 @@
-"""Write the rows of one task on an executor. Detect rows written twice on the driver."""
+"""On an executor: write the rows of one task. On the driver: find rows that were written twice."""
 
 from __future__ import annotations
 
@@ -42,36 +42,39 @@ __all__ = [
 
 # -- Batches that are repeated with fewer tasks
 #
-# A repeated task finds its own mark. If a batch is repeated with fewer tasks, no task reads the
-# marks of the missing tasks, so the driver reads these marks at the end of the batch.
+# With exactly-once, the transaction of a task also commits an offset, the task's `Marker`, which
+# proves that the task has written the batch. A repeated task reads its own Marker. If a batch is
+# repeated with fewer tasks, no task reads the Markers of the missing tasks, so the driver reads
+# them at the end of the batch.
 
 
 class EndedBatch(NamedTuple):
-    """A batch whose tasks have all committed."""
+    """A batch all of whose tasks have committed their transactions."""
 
     query: str
     run: str | None
-    """Id of the query's run, which changes with every start; None if unknown."""
+    """Id of the query's run, which is new after every start of the query; None if unknown."""
 
     batch: int
     tasks: int
     last_marked: int
-    """The latest batch in the marks of the tasks; -1 without marks."""
+    """The latest batch in the Markers of the tasks; -1 without Markers."""
 
 
 class RepetitionCheck:
-    """Detects that an earlier attempt at a batch had more tasks, whose rows are therefore written
-    twice.
+    """Finds batches for which an earlier attempt had more tasks: the rows of the additional tasks
+    are written twice.
 
-    Stores for each query the last batch that had marks when the query's run began. Later batches
-    are written for the first time, and need no check.
+    Stores for each query the last batch that had Markers when the run of the query began. Later
+    batches are written for the first time, so they are not checked.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
-        """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
+        """Raise NotRepeatedError if an earlier attempt at this batch had more tasks, which wrote
+        rows."""
         name = marker_group_prefix(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
@@ -79,7 +82,8 @@ class RepetitionCheck:
         marked = await with_retries(
             lambda: _marks_beyond(options, name, ended.tasks), options.kafka.broker_timeout
         )
-        # With skipWritten, a mark of a later batch is no error: that batch may have had more tasks.
+        # Without skipWritten, a mark of a later batch is an error, too. With skipWritten it is not:
+        # the later batch may have had more tasks than this one.
         last = ended.batch if options.skip_written else max(marked.values(), default=-1)
         late = sorted(task for task, batch in marked.items() if ended.batch <= batch <= last)
         if late:
@@ -95,7 +99,8 @@ class RepetitionCheck:
 
 
 async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[int, int]:
-    """Return the batch in the mark of each task whose number is at least `tasks`, by number."""
+    """Return the batch in the Marker of each task whose number is at least `tasks`, by task number.
+    Tasks without a Marker are omitted."""
     marked = {}
     place = marker_partition(options)
     async with AIOKafkaAdminClient(**options.kafka.keywords()) as admin:
@@ -115,21 +120,23 @@ _repetitions = RepetitionCheck()
 
 
 class Report(NamedTuple):
-    """The result of a task. A task that repeats written rows sends none: `counts` is empty."""
+    """The result of a task. If the task repeats rows that were written before, it has sent none,
+    and `counts` is empty."""
 
     counts: Mapping[tuple[str, int], int]
     rows: int
     is_repetition: bool
     marked: int | None = None
-    """The batch in the mark of the task; None without a mark."""
+    """The batch in the Marker of the task; None if the task has no Marker."""
 
 
 def write_batches(
     options: WriteOptions, batches: Iterator[Any], identity: TaskIdentity | None
 ) -> Report:
-    """Write Arrow batches and wait for the acknowledgements; with exactly-once, commit the rows.
+    """Write the rows of Arrow batches, and wait for the acknowledgements. With exactly-once, write
+    them in a transaction, and commit it.
 
-    If the task is killed, its transaction is aborted.
+    If the task is killed, the transaction is aborted.
     """
     from aiokafka.spark._arrow import rows_to_write
 
@@ -155,7 +162,7 @@ def write_batches(
 class _Task:
     """The writer of a task, and its producer.
 
-    The producer is created for the first row, so a task without rows creates no transactional id.
+    They are created for the first row, so that a task without rows registers no transactional id.
     """
 
     def __init__(
@@ -170,21 +177,22 @@ class _Task:
         self._writer: RecordWriter | None = None
         self._tally = Tally()
         self.labels: Iterator[str] | None = None
-        """A header value for each row; None without addBatchHeaders."""
+        """The header values of the rows, one after the other; None without addBatchHeaders."""
         if options.add_batch_headers and identity is not None:
             place = f"{identity.query}/{identity.batch}/{identity.task}"
             self.labels = (f"{place}/{number}" for number in itertools.count())
 
     async def open(self) -> None:
-        """On the first call, start the producer, and begin the transaction with exactly-once."""
+        """Start the producer; with exactly-once, also begin the transaction. Later calls do
+        nothing."""
         if self._writer is not None:
             return
         options, identity = self._options, self._identity
         if options.exactly_once:
             assert identity is not None
             self._transaction = TaskTransaction(options, identity)
-            # Push `close` before the call of `begin`: a task that is killed during this call must
-            # stop its producer.
+            # Register `close` before `begin` is called: if the task is killed during `begin`, the
+            # producer must be stopped.
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
             self._check_marker(identity)
@@ -216,22 +224,26 @@ class _Task:
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
-        """Add rows to the tally. Return False if a mark shows that the rows were written before.
+        """With exactly-once, add rows to the tally. Return False if the task's Marker shows that
+        the rows were written before, so that they must not be written again.
 
-        Runs in the thread of Spark, not in the event loop.
+        Runs in Spark's thread, not in the event loop.
         """
         if self._options.exactly_once:
             self._tally.add(parts)
         return self._marker is None
 
     async def write(self, parts: Iterable[TopicRows]) -> None:
-        """Write rows. Call `count` first, and this only if `count` returns True: False means that
-        the rows were written before."""
+        """Write rows. Call this only after `count` has returned True for them."""
         assert self._writer is not None
         await self._writer.add(parts)
 
     async def finish(self) -> Report:
-        """Wait for all acknowledgements, commit with exactly-once, and return the result."""
+        """Wait for all acknowledgements; with exactly-once, commit the transaction. Return the
+        result.
+
+        If the rows were written before, raise NotRepeatedError if they were other rows.
+        """
         writer, transaction, identity = self._writer, self._transaction, self._identity
         if writer is None:
             return await self._finish_empty()
@@ -247,8 +259,8 @@ class _Task:
         return Report(writer.counts, writer.rows, False, identity.batch)
 
     async def _finish_empty(self) -> Report:
-        """Return the result of a task without rows. With exactly-once, raise NotRepeatedError if
-        the task wrote rows of this batch before.
+        """Return the result of a task without rows. With exactly-once, raise NotRepeatedError if an
+        earlier attempt of the task wrote rows of this batch.
         """
         options, identity = self._options, self._identity
         if not options.exactly_once:
@@ -269,7 +281,7 @@ class _Task:
         return Report({}, 0, marker.batch >= identity.batch, marker.batch)
 
     async def close(self, error: BaseException | None) -> None:
-        """Discard uncommitted rows, and release the producer."""
+        """Discard rows that are not committed, and release the producer."""
         await unwind(self._stack, error)
 
 
@@ -287,7 +299,8 @@ async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:
 
 
 def check_producer(options: WriteOptions) -> None:
-    """Raise ValueError or TypeError if a producer rejects these options; do not connect."""
+    """Raise ValueError or TypeError if a producer does not accept these options. Does not
+    connect."""
 
     async def check() -> None:
         AIOKafkaProducer(**options.kafka.keywords(), **options.kafka.role)
@@ -296,5 +309,6 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
-    """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
+    """Raise NotRepeatedError if an earlier attempt at this batch had more tasks, which wrote
+    rows."""
     loop_thread().run(_repetitions.check(options, ended))

@@ -1,4 +1,4 @@
-"""The readers of the data source, which Spark calls."""
+"""The readers of the data source. Spark calls their methods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["KafkaBatchReader", "KafkaPushdownReader", "KafkaStreamReader", "Rang
 
 
 class Ranges(InputPartition):
-    """The ranges of one Spark task, of any number of Kafka partitions."""
+    """The ranges that one Spark task reads, of one or more Kafka partitions."""
 
     def __init__(self, value: list[PartitionRange]) -> None:
         super().__init__(value)
@@ -49,7 +49,7 @@ def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> 
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads a batch query: plans the tasks on the driver, and reads them on executors."""
+    """Reads a batch query: plans the tasks on the driver, and reads their records on executors."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
@@ -58,23 +58,25 @@ class KafkaBatchReader(DataSourceReader):
 
     @with_short_errors
     def partitions(self) -> Sequence[Ranges]:
-        """Return the tasks; called on the driver."""
-        # If the list were empty, Spark would add a task of its own.
+        """Return the tasks. Called on the driver."""
+        # For an empty list, Spark would create a task itself: return a task without ranges instead.
         return [Ranges(task) for task in batch_tasks(self._options, self._pushed) or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Return the records of a task as Arrow batches; called on an executor."""
+        """Return the records of a task as Arrow batches. Called on an executor."""
         return _read(self._options, self._names, partition)
 
 
 class KafkaPushdownReader(KafkaBatchReader):
     """A KafkaBatchReader that applies filters on topic, partition, offset and timestamp.
 
-    Needs spark.sql.python.filterPushdown.enabled; without it Spark rejects readers with filters.
+    Needs spark.sql.python.filterPushdown.enabled: otherwise Spark rejects a reader with the method
+    `pushFilters`.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply filters; return the filters that Spark must apply itself."""
+        """Apply filters to the ranges; return the filters that Spark must also apply to each
+        row."""
         pushed = self._pushed = self._pushed or PushedFilters()
         return [f for f in filters if not _take(f, pushed)]
 
@@ -95,10 +97,10 @@ def _take(given: Any, pushed: PushedFilters) -> bool:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics for a Spark streaming query.
+    """Reads topics for a streaming query of Spark.
 
-    The instance on the driver plans the offset ranges of each micro-batch; the instances on
-    executors read the ranges.
+    The instance on the driver plans the ranges of each micro-batch; the instances on executors read
+    the ranges.
     """
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
@@ -108,11 +110,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @with_short_errors
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of the query."""
+        """Return the offsets at which the query starts."""
         return self._plan.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch, which applies unless the trigger sets another limit."""
+        """Return the limit of a batch that applies if the trigger sets no limit."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -121,28 +123,29 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @with_short_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """Pin the current end offsets: the query reads up to them."""
+        """Store the current end offsets, up to which the query reads."""
         self._plan.pin()
 
     @with_short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next batch; `start` if there is no batch yet."""
+        """Return the end of the next batch; `start` if there are no new records, or fewer than
+        minOffsetsPerTrigger."""
         if isinstance(limit, ReadAllAvailable):
             return self._plan.end(start, None, wait=False)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets
         return self._plan.end(start, most, wait=True)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the latest offsets of the partitions, which Spark reports as progress; None before
-        the first look-up.
+        """Return the end offsets of the partitions, for Spark's progress report; None before the
+        first look-up.
         """
         return self._plan.latest()
 
     @with_short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
-        """Return the tasks of a batch: an empty list for an empty batch."""
+        """Return the tasks of a batch; an empty list for an empty batch. Called on the driver."""
         return [Ranges(task) for task in self._plan.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Return the records of a task as Arrow batches; called on an executor."""
+        """Return the records of a task as Arrow batches. Called on an executor."""
         return _read(self._options, self._names, partition)

@@ -1,4 +1,4 @@
-"""The data source that Spark knows as `aiokafka`."""
+"""The data source `aiokafka` of Spark."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 class KafkaSource(DataSource):
-    """The format `aiokafka` of Spark: read, readStream, write and writeStream.
+    """The format `aiokafka` of Spark, for read, readStream, write and writeStream.
 
-    It has the options of Spark's own Kafka source and some more, which the guide lists.
+    It has the options of Spark's own Kafka source, and further options: see the manual.
     """
 
     @classmethod
@@ -63,7 +63,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of Kafka's records."""
-        # `reader` reports an invalid value of includeHeaders.
+        # An invalid value of includeHeaders is an error only in `reader`.
         options = {name.lower(): text for name, text in self.options.items()}
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return StructType(
@@ -93,7 +93,7 @@ class KafkaSource(DataSource):
 
     @with_short_errors
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """Return the writer for `df.write`."""
+        """Return the writer for `df.write`. Raises ValueError for the mode `overwrite`."""
         from aiokafka.spark.writer import KafkaBatchWriter
 
         if overwrite:
@@ -104,7 +104,8 @@ class KafkaSource(DataSource):
 
     @with_short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """Return the writer for `df.writeStream`; output mode complete appends every result."""
+        """Return the writer for `df.writeStream`. In output mode complete, every result is
+        appended."""
         from aiokafka.spark.writer import KafkaStreamWriter
 
         return KafkaStreamWriter(self._write_options(schema, streaming=True))
@@ -119,7 +120,11 @@ class KafkaSource(DataSource):
 
 
 def _columns_to_read(schema: StructType) -> list[str]:
-    """Check the schema, and return its column names: any of Kafka's columns, in any order."""
+    """Return the names of the columns: any of Kafka's columns, in any order.
+
+    Raises ValueError for other columns, for columns of another type or that are not nullable, and
+    for a schema without columns.
+    """
     for field in schema.fields:
         kind = _COLUMNS.get(field.name)
         if kind is None:
@@ -132,7 +137,7 @@ def _columns_to_read(schema: StructType) -> list[str]:
                 f"not {field.dataType.simpleString()}"
             )
         if not field.nullable:
-            # The columns of our batches are nullable: Spark would reject them by such a schema.
+            # The columns of our batches are nullable: Spark would reject them for such a schema.
             raise ValueError(f"schema: the column {field.name} must be nullable")
     if not schema.fields:
         raise ValueError("schema: at least one column is needed")

@@ -1,4 +1,4 @@
-"""The writers of the data source, which Spark calls."""
+"""The writers of the data source. Spark calls their methods."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Names of local properties of a task. Spark passes their values to the writer in no other way.
+# Names of local properties that Spark sets for a task. A writer finds the batch, the query and the
+# query's run only there.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
-    """The result of one task: the number of written rows by topic and partition; no rows if the
-    task repeats an attempt that has succeeded.
+    """The result of one task, sent to the driver: the number of written rows by topic and
+    partition. Empty if the task repeats an attempt that has succeeded.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Written(WriterCommitMessage):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the rows were skipped, because a later batch was written before."""
+        """Whether the rows were skipped because a later batch had been written before."""
         marked, identity = self.marked, self.identity
         return marked is not None and identity is not None and marked > identity.batch
 
@@ -68,7 +69,8 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if an earlier attempt with more tasks wrote rows of this batch."""
+    """With exactly-once, raise NotRepeatedError if an earlier attempt at the batch had more tasks,
+    which wrote rows."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -87,38 +89,42 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     @with_short_errors
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Write the rows of a task, and wait for acknowledgements; called on an executor."""
+        """Write the rows of a task, and wait for acknowledgements. Called on an executor."""
         options, task = self._options, _task()
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = TaskIdentity(options.app_id, options.version, task.partitionId())
-        # In foreachBatch the job group is the id of the query's run; elsewhere users choose it.
+        # In foreachBatch, the job group is the id of the query's run. Otherwise the user chooses
+        # it.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
     @with_short_errors
     def commit(self, messages: list[Any]) -> None:
-        """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
-        rows that were written twice.
+        """Log the results when all tasks have ended. With exactly-once, raise NotRepeatedError if
+        an earlier attempt at this batch had more tasks and these wrote rows: this attempt may have
+        written the same rows again.
         """
         _check(self._options, messages)
         _sum_up(messages, "batch write")
 
     def abort(self, messages: list[Any]) -> None:
-        """Log a failed batch. Written rows stay, because Kafka cannot roll them back."""
+        """Log a failed batch. Its written rows remain, because Kafka cannot delete them."""
         _sum_up(messages, "failed batch write")
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a streaming query."""
+    """Writes the rows of a streaming query, `df.writeStream`."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     @with_short_errors
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Write the rows of a task, and wait for acknowledgements; called on an executor."""
+        """Write the rows of a task, and wait for acknowledgements. Called on an executor. With
+        exactly-once, raises RuntimeError if Spark has set no query id and batch id.
+        """
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         identity = None
@@ -133,12 +139,13 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     @with_short_errors
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
-        rows that were written twice.
+        """Log the results when all tasks have ended. With exactly-once, raise NotRepeatedError if
+        an earlier attempt at this batch had more tasks and these wrote rows: this attempt may have
+        written the same rows again.
         """
         _check(self._options, messages)
         _sum_up(messages, f"batch {batchId}")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Log a failed batch, which Spark repeats, possibly after a restart."""
+        """Log a failed batch. Spark repeats it, perhaps after a restart of the query."""
         _sum_up(messages, f"failed batch {batchId}")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.proxy import FaultProxy
     from aiokafka.testing.quotas import Quotas
     from aiokafka.testing.replication import Replication
+    from aiokafka.testing.schema_registry import FakeSchemaRegistry
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import TopicRefusedError
@@ -37,6 +38,7 @@ __all__ = [
     "Edit",
     "Fail",
     "FakeCluster",
+    "FakeSchemaRegistry",
     "FaultProxy",
     "Faults",
     "Groups",
@@ -65,6 +67,7 @@ _HOMES = {
     "proxy": ("FaultProxy",),
     "quotas": ("Quotas",),
     "replication": ("Replication",),
+    "schema_registry": ("FakeSchemaRegistry",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "security": ("Security",),
     "state": ("TopicRefusedError",),
@@ -74,8 +77,8 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public class `name` on first use. pytest imports this package at every start, for
-    the plugin, and must not become slow."""
+    """Import the public class `name` on first use: pytest imports this package at every start, for
+    the plugin, and importing all classes would slow the start down."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES.get(name, 'actions')}")

@@ -36,7 +36,8 @@ OPERATIONS = {
     "alter_configs": 11,
     "idempotent_write": 12,
 }
-# By the code of an operation, the operations that imply it: DESCRIBE is implied by READ and others.
+# By the code of an operation, the operations that imply it: READ, WRITE, DELETE and ALTER imply
+# DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
 _IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
 
 
@@ -52,7 +53,8 @@ class Entry(NamedTuple):
     permission: int
 
     def applies_to(self, resource_type: int, name: str) -> bool:
-        """Return whether this entry is about a resource, by its type and name or prefix."""
+        """Return whether this entry is about a resource: it has the resource's type, and its name,
+        a prefix of its name, or ``*``."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == _PREFIXED:
@@ -126,7 +128,9 @@ class AclEntries:
         return found
 
     def allows(self, user: str, host: str, resource: str, name: str, operation: str) -> bool:
-        """Return whether a user has the permission for an operation on a resource."""
+        """Return whether a user has the permission for an operation on a resource. Super users, and
+        all users without an authorizer, have all permissions. A DENY entry takes precedence over
+        ALLOW entries."""
         principal = f"User:{user}"
         if not self.is_enforced or principal in self._config["super.users"].split(";"):
             return True
@@ -148,7 +152,7 @@ class AclEntries:
         return any(permission == _ALLOW and doing in enough for permission, doing in mine)
 
     def may_write_a_topic(self, user: str, host: str) -> bool:
-        """Return whether a user may write to at least one topic (KIP-679)."""
+        """Return whether a user may write to at least one topic (KIP-679) that has an ACL entry."""
         return any(
             self.allows(user, host, "topic", entry.name, "write")
             for entry in self._entries
@@ -187,8 +191,8 @@ _TOPIC_OPERATIONS = {
     32: "describe_configs",
     37: "alter",
 }
-# By API key: further permissions for a request, as (resource type, request field with the name of
-# the resource, operation). If the field is a list, handlers check each item instead.
+# By API key: further permissions for a request, as (resource type, request field with the name or
+# the names of the resources, operation).
 _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
     0: (("transactional_id", "transactional_id", "write"),),
     8: (("group", "group_id", "read"),),
@@ -283,7 +287,8 @@ class Acls:
         return not (self._denied or self.entries.is_enforced)
 
     def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:
-        """Return whether a client lacks the permission for an operation on a resource."""
+        """Return whether a client lacks the permission for an operation on a resource: a test has
+        withdrawn it, or the ACL entries do not allow it."""
         principal = _principal(context)
         withdrawn = any(
             (resource, at, doing, by) in self._denied
@@ -315,7 +320,8 @@ class Acls:
 
     def check(self, context: RequestContext, request: Any) -> int:
         """Return the error code for a whole request; 0 if the client has the permission. Handlers
-        check topics and names in lists with :meth:`check_topic` and :meth:`check_named`.
+        check each topic of a request with :meth:`check_topic`, and each of several groups with
+        :meth:`check_named`.
         """
         on_cluster = _CLUSTER_OPERATIONS.get(context.api_key)
         if context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None:

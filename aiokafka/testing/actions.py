@@ -16,16 +16,16 @@ from aiokafka.protocol.schema import Response
 
 
 def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
-    """Raise TypeError if `given` is not an integer, ValueError if it is below `least`."""
-    if not isinstance(given, int):
+    """Raise TypeError if `given` is a bool or not an integer, ValueError if it is below `least`."""
+    if isinstance(given, bool) or not isinstance(given, int):
         raise TypeError(f"{name} must be a whole number, not {given!r}")
     if given < least:
         raise ValueError(f"{name} must be at least {least}, not {given}")
 
 
 def check_seconds(name: str, given: Any) -> None:
-    """Raise TypeError if `given` is not a number, ValueError if it is negative or NaN."""
-    if not isinstance(given, int | float):
+    """Raise TypeError if `given` is a bool or not a number, ValueError if it is negative or NaN."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
         raise TypeError(f"{name} must be a number, not {given!r}")
     if not given >= 0:
         raise ValueError(f"{name} must be at least 0, not {given}")

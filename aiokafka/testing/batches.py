@@ -172,10 +172,11 @@ def check_from_client(batch: Batch) -> None:
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
-    """Return a copy of `batch` with a base offset and leader epoch.
+    """Return a copy of `batch` with another base offset and leader epoch.
 
     Args:
-        append_time: New timestamp (ms) if ``message.timestamp.type=LogAppendTime``, else None.
+        append_time: The timestamp of all records (ms) if ``message.timestamp.type=LogAppendTime``;
+            None keeps their timestamps.
     """
     data = bytearray(batch.data)
     struct.pack_into(">q", data, 0, base_offset)
@@ -203,8 +204,8 @@ def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | 
 
 
 def with_producer(batch: Batch, like: Batch, sequence: int) -> Batch:
-    """Return a copy of `batch` with the producer id and epoch, the transactional bit and the
-    timestamp type of `like`.
+    """Return a copy of `batch` with base sequence `sequence`, and with the producer id and epoch,
+    the transactional bit and the timestamp type of `like`.
     """
     data = bytearray(batch.data)
     attributes = batch.attributes | (like.attributes & (TRANSACTIONAL | LOG_APPEND_TIME))

@@ -111,7 +111,8 @@ class FakeBroker:
 
     @property
     def largest_request(self) -> int:
-        """Maximum size of a request; a larger request closes the connection."""
+        """Maximum size of a request in bytes. The broker closes the connection of a larger
+        request."""
         text = self.services.state.config["socket.request.max.bytes"]
         if text is not self._largest[0]:
             self._largest = text, int(text)
@@ -145,6 +146,10 @@ class FakeBroker:
     def add_connection(self, connection: Connection) -> None:
         """Add an accepted client connection."""
         self._connections[connection] = None
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Close the share session that a lost connection has opened."""
+        self.services.shares.connection_closed(self.node_id, connection.connection_id)
 
     def remove_connection(self, connection: Connection) -> None:
         """Remove a closed connection after its last request has been handled."""
@@ -266,7 +271,8 @@ class FakeBroker:
         return self._finished(result, context)
 
     def _begin(self, request: Any, context: RequestContext) -> Any:
-        """Call the handler and return its result: a response, None, or an awaitable of either."""
+        """Check the permissions and call the handler. Return its result: a response, None, or an
+        awaitable of either. If the handler raises RefusedError, return its error response."""
         acls = self.services.acls
         errno = 0 if acls.is_idle else acls.check(context, request)
         api = handlers.load(context.api_key)
@@ -292,7 +298,8 @@ class FakeBroker:
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
-            # A broker mutes the connection of a throttled client even without a response (KIP-219).
+            # Even without a response, a broker reads nothing from the connection of a throttled
+            # client for the throttle time (KIP-219).
             quotas = self.services.quotas
             waits = 0 if quotas.is_idle else quotas.charge_for(context, None)
             return Reply([], mute=waits / 1000)

@@ -113,7 +113,8 @@ class JoinRequest:
 @dataclass(frozen=True)
 class StoredGroup:
     """The stored state of a group. The coordinator stores this state when a generation has its
-    assignment, when a static member is replaced, and when the last member leaves.
+    assignment, when a static member of a stable group is replaced, when the last member is removed,
+    and when a group of the consumer protocol is converted to this group.
     """
 
     generation: int = 0
@@ -139,7 +140,8 @@ class ClassicGroup:
     """Seconds that the first rebalance waits for members (group.initial.rebalance.delay.ms)."""
     max_size: int
     script: Script
-    """Its `wake` is called after every change, so that tests check their conditions."""
+    """Its `wake` is called after every change, because a test may wait for the change
+    (:meth:`FakeCluster.wait_for`)."""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
@@ -155,7 +157,8 @@ class ClassicGroup:
     # -- join ----------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest) -> asyncio.Future[Joined]:
-        """Handle a JoinGroup request; return a future of the response."""
+        """Handle a JoinGroup request; return a future of the response. The future is resolved when
+        the join phase is complete, or at once if the join causes no rebalance."""
         self._check_protocols(request)
         static = self._static(request.instance_id)
         if request.member_id == "":
@@ -210,7 +213,7 @@ class ClassicGroup:
 
     def _replace_static(self, old: Member, request: JoinRequest) -> asyncio.Future[Joined]:
         """Replace a static member that rejoins under its instance id, and fence the previous
-        member (KIP-345).
+        member (KIP-345). A stable group does not rebalance, unless its protocol changes.
         """
         self._drop(old, errors.FencedInstanceId.errno)
         member_id = f"{request.instance_id}-{_clock.random_uuid()}"
@@ -247,8 +250,8 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING and not changed:
             self._restart_session(member)
             return _done(self._answer(member))
-        # A follower that rejoins unchanged has missed the response: send the response again. A
-        # leader that rejoins requests a rebalance.
+        # A follower that rejoins with the same protocols has missed the JoinGroup response: send
+        # the response again. A leader that rejoins requests a rebalance.
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
             self._restart_session(member)
             return _done(self._answer(member))
@@ -257,7 +260,9 @@ class ClassicGroup:
     def _wait_for_join(self, member: Member) -> asyncio.Future[Joined]:
         if member.joining is not None and not member.joining.done():
             member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError))
-            member.joining.exception()  # retrieved: no warning if it is never awaited
+            # Mark the exception as retrieved: otherwise asyncio logs it if nobody awaits the
+            # future.
+            member.joining.exception()
         member.joining = asyncio.get_running_loop().create_future()
         # A member that waits for a JoinGroup response sends no heartbeats: stop its session timer.
         self._stop_expiry(member)
@@ -269,7 +274,7 @@ class ClassicGroup:
     # -- rebalance -----------------------------------------------------------------------------
 
     def rebalance(self) -> None:
-        """Make all members rejoin, unless a rebalance is in progress."""
+        """Begin the join phase of a rebalance, unless it has begun or the group has no members."""
         if self.state is GroupState.PREPARING or not self.members:
             return
         # The leader may be computing an assignment for the former members. Fail the SyncGroup
@@ -291,14 +296,16 @@ class ClassicGroup:
         self.script.wake()
 
     def _maybe_complete_join(self) -> None:
-        """Complete the join phase once all members have joined."""
+        """Complete the join phase if all members have joined, no member id given out with
+        MEMBER_ID_REQUIRED is pending, and the initial rebalance delay is over."""
         if self.state is not GroupState.PREPARING or self._waits_for_more or self.pending:
             return
         if all(member.joining is not None for member in self.members.values()):
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """Begin a generation with the joined members; remove other members that are not static."""
+        """Begin a generation with the joined members and the static members; remove the other
+        members. A group without members becomes empty."""
         self._stop_timer()
         self._waits_for_more = False
         for member in list(self.members.values()):
@@ -352,7 +359,8 @@ class ClassicGroup:
         generation: int,
         assignments: dict[str, bytes],
     ) -> asyncio.Future[bytes]:
-        """Handle a SyncGroup request; return a future of the member's assignment."""
+        """Handle a SyncGroup request; return a future of the member's assignment. The future is
+        resolved when the leader has sent the assignments; at once if the group is stable."""
         member = self.check_member(member_id, instance_id, generation)
         if self.state is GroupState.PREPARING:
             raise GroupRefusedError(errors.RebalanceInProgressError)
@@ -377,8 +385,8 @@ class ClassicGroup:
         self.script.wake()
 
     def _sync_expired(self) -> None:
-        """Remove the members that joined, but sent no SyncGroup request within the longest
-        rebalance timeout of the members."""
+        """Remove the members that have sent no SyncGroup request. Called if the leader has sent no
+        assignments within the longest rebalance timeout of the members."""
         for member in list(self.members.values()):
             if member.syncing is None:
                 self._drop(member, errors.UnknownMemberIdError.errno)
@@ -392,7 +400,8 @@ class ClassicGroup:
         return errors.RebalanceInProgressError.errno if preparing else 0
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Return the member of a request; reject a member id or generation that is not current."""
+        """Return the member of a request. Raises GroupRefusedError for a member id, instance id or
+        generation that is not current."""
         static = self._static(instance_id)
         if instance_id is not None and static is None:
             raise GroupRefusedError(errors.UnknownMemberIdError)
@@ -452,7 +461,7 @@ class ClassicGroup:
         member.joining = member.syncing = None
 
     def close(self) -> None:
-        """Cancel all timers."""
+        """Cancel all timers, and forget the pending member ids."""
         self._stop_timer()
         for member in self.members.values():
             self._stop_expiry(member)
@@ -489,7 +498,8 @@ class ClassicGroup:
     # -- change of the protocol (KIP-848) ------------------------------------------------------
 
     def take_over(self, generation: int, protocol_type: str, members: Iterable[Member]) -> None:
-        """Continue a group of the consumer protocol: take its members and their assignments."""
+        """Continue a group of the consumer protocol, which was converted to this group: take over
+        its members and their assignments."""
         self.generation, self.protocol_type = generation, protocol_type
         self.members = {member.member_id: member for member in members}
         self.leader = next(iter(self.members))
@@ -547,4 +557,5 @@ def _done(value: _T) -> asyncio.Future[_T]:
 def _fail(waiting: asyncio.Future[_T] | None, errno: int) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_exception(GroupRefusedError(errno))
-        waiting.exception()  # retrieved: no warning if it is never awaited
+        # Mark the exception as retrieved: otherwise asyncio logs it if nobody awaits the future.
+        waiting.exception()

@@ -60,8 +60,9 @@ class FakeCluster:
     Args:
         brokers: Number of brokers; their ids are 0, 1, 2 ...
         as_version: The Kafka release to behave like: one of ``"0.9"``, ``"0.10.2"``, ``"0.11"``,
-            ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"`` (the default). It
-            selects the API versions, the features, and the behaviour that releases changed.
+            ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"``, ``"4.4"`` (the
+            default). It selects the API versions, the features, and the behaviour that releases
+            changed.
         config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``;
             :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported ones.
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
@@ -95,7 +96,7 @@ class FakeCluster:
         self,
         brokers: int = 1,
         *,
-        as_version: str = "4.3",
+        as_version: str = "4.4",
         config: Mapping[str, object] | None = None,
         racks: Sequence[str | None] | None = None,
         host: str = "127.0.0.1",
@@ -344,7 +345,8 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # An earlier call may have started the broker and have failed afterwards.
+            # The broker listens if an earlier call has started it and has failed afterwards, such
+            # as at the start of the proxy.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -510,14 +512,16 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start the thread and the brokers; raise their error, or RuntimeError if called again."""
+        """Start the thread and the brokers. Raises the error of their start, TimeoutError after
+        `timeout_s` seconds, and RuntimeError if called again."""
         if self._thread.ident is not None:
             raise RuntimeError("a ServedCluster runs once: make another one")
         self._thread.start()
         self._started.result(timeout_s)
 
     def stop(self, timeout_s: float = 60) -> None:
-        """Stop the brokers and the thread. A second call does nothing."""
+        """Stop the brokers and the thread; wait at most `timeout_s` seconds for their end. A second
+        call does nothing."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(timeout_s)
@@ -534,8 +538,9 @@ class ServedCluster:
             function: A plain function, or a coroutine function.
             timeout_s: Seconds to wait for the result.
 
-        Raises the exception of the function; TimeoutError of `concurrent.futures` after `timeout_s`
-        seconds, when the function is cancelled; RuntimeError if the cluster does not run.
+        Raises the exception of the function. If the function has not ended after `timeout_s`
+        seconds, cancels it (a coroutine function only) and raises TimeoutError of
+        `concurrent.futures`. Raises RuntimeError if the cluster does not run.
         """
         cluster = self._running()
 

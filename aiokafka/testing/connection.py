@@ -72,13 +72,16 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False  # the write buffer is full, because the client does not read
         self._is_ended = False  # the client has sent EOF
+        self._uses_tls = False
         self._closed: asyncio.Future[None] = self.loop.create_future()
 
     # -- asyncio.Protocol --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register the connection, unless the broker has stopped."""
+        """Register the connection; abort it if the broker has stopped."""
         self._transport = cast("asyncio.Transport", transport)
+        # Look here: a TLS transport that was closed twice has no extra info.
+        self._uses_tls = transport.get_extra_info("ssl_object") is not None
         if not self._broker.is_listening:
             self._transport.abort()
             return
@@ -94,14 +97,13 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def eof_received(self) -> bool:
-        """Close the connection once all received requests have their responses. Return whether the
-        transport stays open until then: a TLS transport cannot.
+        """Close the connection after the responses to all received requests. Return whether the
+        transport stays open until then; a TLS transport cannot stay open.
         """
         self._is_ended = True
         if not self._waits:
             self._close()
-        transport = self._transport
-        return transport is not None and transport.get_extra_info("ssl_object") is None
+        return not self._uses_tls
 
     def pause_writing(self) -> None:
         """Stop handling requests while the client does not read responses."""
@@ -126,6 +128,7 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if not self._closed.done():
             self._closed.set_result(None)
+        self._broker.connection_lost(self)
         if self._task is None:
             self._broker.remove_connection(self)
 
@@ -161,7 +164,8 @@ class Connection(asyncio.Protocol):
         return self._task is not None or self._timer is not None or self._is_full
 
     def _advance(self) -> None:
-        """Handle complete requests until one blocks, or the received bytes end."""
+        """Handle complete requests until one blocks, or until there is no complete request. Close
+        the connection after an error, and after the last request if the client has sent EOF."""
         try:
             while not self._waits:
                 frame = self._next_frame()
@@ -176,7 +180,8 @@ class Connection(asyncio.Protocol):
                     name = f"fake-broker-{self._broker.node_id}"
                     self._deferred = answer
                     task = self.loop.create_task(self._run_deferred(answer), name=name)
-                    # An eager task (Python 3.12) may have ended here, and have started the next.
+                    # An eager task (Python 3.12) may have ended already, and may have set `_task`
+                    # to the task of the next request.
                     if not task.done():
                         self._task = task
         except CloseConnectionError:
@@ -272,7 +277,11 @@ def encode(response: Response, api_key: int, version: int, correlation_id: int) 
 def refuse_version(
     profile: BrokerProfile, frame: bytes, header: tuple[int, int, int, str | None, int]
 ) -> Reply:
-    """Return the reply to an unsupported API or version, or raise CloseConnectionError."""
+    """Return the reply to an unsupported API or version.
+
+    An unsupported version of ApiVersions gets UNSUPPORTED_VERSION. For other APIs, and for servers
+    that close such connections, raise CloseConnectionError. Kafka 0.9 sends nothing.
+    """
     api_key, version, correlation_id, _, position = header
     if profile.release < (0, 10):
         return Reply([])  # Kafka 0.9 fails internally, and sends nothing
@@ -339,7 +348,7 @@ _SETTLING_ITERATIONS = 10
 
 
 class Closing(Protocol):
-    """A connection, as `close_server` needs it."""
+    """What `close_server` needs of a connection."""
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed."""

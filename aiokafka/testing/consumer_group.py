@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aiokafka import _clock, errors
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.consumer_protocol import (
+from aiokafka.protocol.messages.group_members import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
@@ -48,8 +48,8 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields, as a joining member sends them, or a member after
-        an error."""
+        """Whether the request has all fields: a member sends them when it joins, and after an error
+        or a lost response."""
         subscribed = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribed and self.owned is not None
 
@@ -124,7 +124,8 @@ class ConsumerGroup:
     groups: Groups
     """All groups of the cluster, to look up topics and to downgrade to a classic group."""
     script: Script
-    """Its `wake` is called after every change, so that tests check their conditions."""
+    """Its `wake` is called after every change, because a test may wait for the change
+    (:meth:`FakeCluster.wait_for`)."""
     epoch: int = 1
     """Group epoch, which a change of members, subscriptions or topics increases."""
     assignment_epoch: int = 0
@@ -230,7 +231,8 @@ class ConsumerGroup:
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
-        """Update the member; return whether its subscription or assignor has changed."""
+        """Update the member; return whether its subscription or assignor has changed. Raise
+        GroupRefusedError for an invalid regular expression."""
         if beat.regex:
             _check_regex(beat.regex)
         before = (member.topics, member.regex, member.assignor)
@@ -264,7 +266,8 @@ class ConsumerGroup:
     # -- classic members -----------------------------------------------------------------------
 
     def take_over(self, generation: int, members: Iterable[ConsumerMember]) -> None:
-        """Continue a classic group: take its members and their assignments."""
+        """Continue a classic group, which was converted to this group: take over its members and
+        their assignments."""
         self.epoch = self.assignment_epoch = generation
         for member in members:
             self.members[member.member_id] = member
@@ -272,7 +275,9 @@ class ConsumerGroup:
             self._restart_session(member)
 
     def join(self, request: JoinRequest) -> Joined:
-        """Handle a JoinGroup request: assign the free partitions at once, without a rebalance."""
+        """Handle a JoinGroup request: assign the free partitions at once, without a rebalance. If
+        the member replaces the last member of the consumer protocol, convert the group to the
+        classic protocol."""
         is_new = request.member_id not in self.members
         if is_new and len(self.members) >= self.max_size:
             raise GroupRefusedError(errors.GroupMaxSizeReached)
@@ -425,7 +430,8 @@ class ConsumerGroup:
         self.assignment_epoch = self.epoch
 
     def rebalance(self) -> None:
-        """Make a new target assignment, rotated among the members with the same subscription."""
+        """Begin a group epoch whose target assignment gives each member the partitions of another
+        member with the same subscription."""
         self._reassign()
         alike: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
         for member in self.members.values():
@@ -443,7 +449,8 @@ class ConsumerGroup:
         member.epoch, member.previous_epoch = self.epoch, -1
 
     def _reconcile(self, member: ConsumerMember, owned: TopicIdPartitions | None) -> None:
-        """Move a member to its target: first revoke partitions, then assign free partitions."""
+        """Move a member towards its target assignment. First revoke partitions. When the member has
+        revoked them, set its epoch to the assignment epoch, and assign free partitions."""
         target = self.target[member.member_id]
         if owned is not None and not owned & member.revoking:
             member.revoking = _NOTHING
@@ -481,7 +488,8 @@ class ConsumerGroup:
     # -- leaving -------------------------------------------------------------------------------
 
     def remove(self, *member_ids: str) -> None:
-        """Remove members, and assign their partitions to other members."""
+        """Remove members, and assign their partitions to other members. If only classic members
+        remain, convert the group to the classic protocol if the migration policy allows this."""
         leaving = [self.members[member_id] for member_id in member_ids]
         others = [m for m in self.members.values() if m.member_id not in member_ids]
         is_classic = all(member.classic is not None for member in others)
@@ -494,7 +502,8 @@ class ConsumerGroup:
         self._reassign()
 
     def remove_named(self, names: Iterable[tuple[str, str | None]]) -> list[int]:
-        """Remove members by member id, instance id, or both; return an error code for each name."""
+        """Remove members by member id, instance id, or both; return an error code for each name, 0
+        for a removed member."""
         found: list[int | str] = [self._id_to_remove(*name) for name in names]
         leaving = dict.fromkeys(each for each in found if isinstance(each, str))
         if leaving:
@@ -690,11 +699,12 @@ def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
 
 
 def read_assignment(assignment: bytes, topics: Topics) -> TopicIdPartitions:
-    """Decode the assignment that the leader of a classic group has computed for a member.
+    """Decode the assignment that the leader of a classic group has computed for a member. Omit
+    deleted topics.
 
     Raises:
         KafkaProtocolError: the assignment is malformed.
-        GroupRefusedError: the assignment has an unknown partition.
+        GroupRefusedError: a topic has fewer partitions than the assignment.
     """
     if not assignment:
         return frozenset()
@@ -710,7 +720,8 @@ def read_assignment(assignment: bytes, topics: Topics) -> TopicIdPartitions:
 
 
 def write_assignment(slots: TopicIdPartitions, topics: Topics, metadata: bytes) -> bytes:
-    """Encode an assignment, in the version of the member's subscription."""
+    """Encode an assignment, in the version of the member's subscription (`metadata`). Omit deleted
+    topics."""
     names = {topic_id: name for name, (topic_id, _) in topics.items()}
     by_topic: dict[str, list[int]] = {}
     for topic_id, number in sorted(slots):

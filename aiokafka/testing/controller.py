@@ -46,7 +46,8 @@ class Controller:
 
     @property
     def broker_id(self) -> int:
-        """The broker id of the controller in metadata; -1 without a controller."""
+        """The broker id of the controller in metadata; -1 if no broker is live and, before Kafka
+        3.0, without a controller."""
         return self._state.controller
 
     def stop(self) -> None:
@@ -56,7 +57,8 @@ class Controller:
         self._services.cluster_changed()
 
     def start(self, broker_id: int | None = None) -> None:
-        """Start a controller, which at once registers the running brokers and elects leaders.
+        """Start a controller. It registers the running brokers and elects leaders at once, and
+        unregisters the stopped brokers whose session is over.
 
         Args:
             broker_id: The new controller; None (the default) for the previous controller."""
@@ -114,7 +116,8 @@ class Controller:
     # -- for the cluster -----------------------------------------------------------------------
 
     def broker_started(self, node_id: int) -> None:
-        """Register a broker that has started or is not isolated any more."""
+        """Register a broker that has started or is not isolated any more. Without a controller,
+        `start()` registers it."""
         node = self._state.nodes[node_id]
         node.restarted = node.registered
         node.alive = True
@@ -123,7 +126,8 @@ class Controller:
             self.update_registration(node)
 
     def broker_stopped(self, node_id: int) -> None:
-        """End the session of a broker that has stopped or is isolated, after `session_timeout`."""
+        """End the session of a broker that has stopped or is isolated: after `session_timeout`, or
+        at once if that is 0. A controller then unregisters the broker."""
         node = self._state.nodes[node_id]
         if node.registered and self.session_timeout > 0:
             self._end_session(node_id)

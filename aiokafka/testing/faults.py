@@ -142,7 +142,8 @@ class Faults:
         self._services.cluster_changed()
 
     def repair_disk(self, broker_id: int) -> None:
-        """Repair the disk of a broker. The replicas on the disk are online again, with records."""
+        """Repair the disk of a broker. The replicas on the disk are online again, and have kept
+        their records."""
         node = self._state.nodes[broker_id]
         places = tuple(node.failed_logs)
         node.failed_logs.clear()

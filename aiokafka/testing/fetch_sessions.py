@@ -52,7 +52,8 @@ class FetchSessionError(RefusedError):
 
 
 class FetchSessions:
-    """The sessions of one broker. A new session evicts the oldest one if all slots are used."""
+    """The sessions of one broker. If all slots are used, a new session evicts the session that was
+    used longest ago."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,6 +23,9 @@ from aiokafka.testing.consumer_group import (
     write_assignment,
 )
 from aiokafka.testing.replication import Seconds, drawn
+from aiokafka.testing.share_group import ShareGroup
+from aiokafka.testing.share_partition import ShareEvent
+from aiokafka.testing.share_partition_manager import SharePartitionManager
 from aiokafka.testing.state import ClusterState
 
 if TYPE_CHECKING:
@@ -37,8 +40,9 @@ _POLICY = "group.consumer.migration.policy"
 class Groups:
     """All groups of the cluster.
 
-    Groups and offsets survive a stop of their broker, as by Kafka's offsets topic. Member sessions
-    continue while a broker is down, unless coordinators take time to load (:class:`Coordinators`).
+    Groups and offsets survive a stop of their broker, because real brokers store them in the topic
+    `__consumer_offsets`. Member sessions continue while a broker is down, unless coordinators take
+    time to load (:class:`Coordinators`).
     The methods raise KeyError for an unknown group or member.
     """
 
@@ -49,6 +53,9 @@ class Groups:
         self._script = script
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.share: dict[str, ShareGroup] = {}
+        #: Share sessions, share partitions and their stored states.
+        self.shares = SharePartitionManager(state)
         self.offsets: dict[str, GroupOffsets] = {}
         self._epochs: dict[str, ProducerEpochs] = {}
 
@@ -58,12 +65,49 @@ class Groups:
 
     def load(self, group_id: str, seconds: float) -> None:
         """Restore the stored state of a group; its member sessions restart after `seconds`."""
-        group = self.classic.get(group_id) or self.consumer.get(group_id)
+        group = self._find(group_id)
         if group is not None:
             group.load(seconds)
 
+    def _find(self, group_id: str) -> ClassicGroup | ConsumerGroup | ShareGroup | None:
+        return self.classic.get(group_id) or self.consumer.get(group_id) or self.share.get(group_id)
+
+    def share_for_heartbeat(self, group_id: str, *, joining: bool) -> ShareGroup:
+        """Return a share group (KIP-932); create it for a joining member.
+
+        Raises:
+            GroupRefusedError: the group does not exist and the member is not joining, or the group
+                has another type.
+        """
+        group = self.share.get(group_id)
+        if group is not None:
+            return group
+        if not joining or self.exists(group_id):
+            raise GroupRefusedError(errors.GroupIdNotFound)
+        return self.new_share(group_id)
+
+    def new_share(self, group_id: str) -> ShareGroup:
+        """Create a share group without members."""
+        group = self.share[group_id] = ShareGroup(group_id, self, self._script)
+        return group
+
+    def initialize_shares(self, group_id: str, topics: Iterable[tuple[bytes, int]]) -> None:
+        """Create the share partitions of topics to which a share group has subscribed."""
+        self.shares.initialize(group_id, topics)
+
+    def setting(self, name: str) -> int:
+        """Return a broker setting as an integer."""
+        return self._state.setting(name)
+
+    def group_setting(self, group_id: str, name: str) -> str:
+        """Return a setting of a group: its own, else the broker's, else the default."""
+        return self._state.group_setting(group_id, name)
+
     def for_join(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """Return the group that a classic member joins; create a classic group if none exists."""
+        """Return the group that a classic member joins. Create a classic group if none exists, or
+        in place of a group of the consumer protocol without members."""
+        if group_id in self.share:
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError)
         other = self.consumer.get(group_id)
         if other is not None:
             if other.members:
@@ -73,15 +117,17 @@ class Groups:
 
     def consumer_for_heartbeat(self, group_id: str, *, joining: bool) -> ConsumerGroup:
         """Return the group of the consumer protocol (KIP-848). For a joining member, create the
-        group, or upgrade a classic group.
+        group if none exists, replace a classic group without members, and upgrade a classic group
+        with members.
 
         Raises:
-            GroupRefusedError: the group does not exist, or is classic and cannot be upgraded.
+            GroupRefusedError: the group does not exist and the member is not joining, or the group
+                is classic and cannot be upgraded.
         """
         group = self.consumer.get(group_id)
         if group is not None:
             return group
-        if not joining:
+        if not joining or group_id in self.share:
             raise GroupRefusedError(errors.GroupIdNotFound)
         other = self.classic.get(group_id)
         if other is None:
@@ -113,7 +159,9 @@ class Groups:
         return self._state.config[_POLICY] in (change, "bidirectional")
 
     def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
-        """Convert a classic group to the consumer protocol; its classic members must join again."""
+        """Convert a classic group to the consumer protocol; its classic members must join again.
+        Raise GroupRefusedError if the migration policy, the protocol type, an incomplete first
+        generation, or a malformed subscription or assignment forbids this."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
             raise GroupRefusedError(errors.GroupIdNotFound)
         classic.interrupt()
@@ -157,8 +205,8 @@ class Groups:
         """Convert a group to the classic protocol, without the members `leaving`; return False if
         ``group.consumer.migration.policy`` forbids the conversion.
 
-        All other members must be classic. They rebalance, except if `leaving` is empty: then a
-        classic member has replaced a static member.
+        All other members must be classic, and rebalance. They do not rebalance if `leaving` is
+        empty, because then a classic member has only replaced a static member.
         """
         if not self._allows("downgrade"):
             return False
@@ -196,7 +244,8 @@ class Groups:
         return self._epochs.setdefault(group_id, ProducerEpochs())
 
     def end_transaction(self, group_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Commit or discard the offsets of a transaction; ignore an unknown group."""
+        """Commit or discard the offsets that a transaction has for a group, if there are any, and
+        store the producer's epoch."""
         self.epochs_of(group_id).update(producer_id, epoch)
         if group_id in self.offsets:
             self.offsets[group_id].end_transaction(producer_id, commit=commit)
@@ -212,16 +261,36 @@ class Groups:
         found = offsets.committed.get((topic, partition)) if offsets is not None else None
         return None if found is None else found.offset
 
+    def share_start(self, group_id: str, topic: str, partition: int = 0) -> int:
+        """Return the first offset of a partition that a share group has not finished; -1 if the
+        group has not read from the partition (KIP-932).
+
+        Raises:
+            KeyError: no such partition.
+        """
+        found = self._state.partition(topic, partition)
+        if found is None:
+            raise KeyError(f"no partition {topic}-{partition}")
+        return self.shares.start_offset(group_id, found)
+
+    def share_events(self, group_id: str) -> list[ShareEvent]:
+        """Return what happened to the records of a share group, oldest first: acquisitions,
+        acknowledgements, releases, timeouts; at most the last 100,000."""
+        return list(self.shares.events.get(group_id, ()))
+
     def exists(self, group_id: str) -> bool:
         """Return whether a group has members or committed offsets, or had members."""
-        return group_id in self.classic or group_id in self.consumer or group_id in self.offsets
+        return self._find(group_id) is not None or group_id in self.offsets
 
     def state_of(self, group_id: str) -> str:
-        """Return Kafka's name of the state of a group; ``Dead`` if it does not exist."""
+        """Return the state of a group by Kafka's name, such as ``Stable``; ``Dead`` if the group
+        does not exist."""
         if group_id in self.classic:
             return self.classic[group_id].state.value
         if group_id in self.consumer:
             return self.consumer[group_id].state
+        if group_id in self.share:
+            return self.share[group_id].state
         return GroupState.EMPTY.value if group_id in self.offsets else GroupState.DEAD.value
 
     def delete(self, group_id: str) -> int:
@@ -232,22 +301,26 @@ class Groups:
             return errors.NonEmptyGroup.errno
         self._forget_classic(group_id)
         self._forget_consumer(group_id)
+        self.share.pop(group_id, None)
+        self.shares.delete_group(group_id)
         self.offsets.pop(group_id, None)
         return 0
 
     def rebalance(self, group_id: str) -> None:
         """Make all members of a classic group rejoin; in a group of the consumer protocol, rotate
         the target assignment among the members."""
-        group = self.classic.get(group_id) or self.consumer[group_id]
+        group = self._find(group_id) or self.consumer[group_id]
         group.rebalance()
 
     def fence(self, group_id: str, member_id: str) -> None:
-        """Fence a member of the consumer protocol (KIP-848): its next heartbeat is rejected."""
-        self.consumer[group_id].fence(member_id)
+        """Fence a member of the consumer protocol (KIP-848) or of a share group (KIP-932): its next
+        heartbeat is rejected."""
+        group = self.consumer.get(group_id) or self.share[group_id]
+        group.fence(member_id)
 
     def expire(self, group_id: str, member_id: str) -> None:
         """Remove a member, as if its session had expired."""
-        group = self.classic.get(group_id) or self.consumer[group_id]
+        group = self._find(group_id) or self.consumer[group_id]
         group.remove(member_id)
         self._script.wake()
 
@@ -255,10 +328,11 @@ class Groups:
         """Delete all groups' offsets of a deleted topic."""
         for offsets in self.offsets.values():
             offsets.forget_topic(topic)
+        self.shares.topic_deleted()
 
     def resume(self) -> None:
-        """Load all groups, after a restart of the cluster."""
-        for group_id in (*self.classic, *self.consumer):
+        """Restore the stored state of all groups, after a restart of the cluster."""
+        for group_id in (*self.classic, *self.consumer, *self.share):
             self.load(group_id, 0.0)
 
     def close(self) -> None:
@@ -267,6 +341,8 @@ class Groups:
             classic.close()
         for consumer in self.consumer.values():
             consumer.close()
+        for share in self.share.values():
+            share.close()
 
     def topics(self) -> Mapping[str, tuple[bytes, int]]:
         """Return the id and the number of partitions of each topic that is not internal."""
@@ -304,7 +380,7 @@ class CommittedOffset:
 
 
 class ProducerEpochs:
-    """The last epoch of each producer that wrote offsets or transaction markers for a group.
+    """The last epoch of each producer that has written offsets or transaction markers to a group.
 
     Deleting the group does not delete the epochs. Markers of transactions without offsets count.
     """
@@ -425,7 +501,7 @@ class Coordinators:
         self._begin((_kind(kind), key), seconds)
 
     def heal(self) -> None:
-        """End all loading; later moves take no time."""
+        """End all loading at once. Later coordinators load in no time and lose no state."""
         self.load_time = None
         self._busy_until.clear()
         self._loaded_at.clear()

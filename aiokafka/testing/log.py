@@ -71,7 +71,8 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """First offset that some in-sync replica lacks; consumers read the records before it."""
+        """First offset that some in-sync replica lacks; consumers read the records before it. It
+        does not advance while replication is paused."""
         mark = self._end if self._replicated is None else self._replicated
         held = self._held_high_watermark
         return mark if held is None else min(held, mark)
@@ -153,7 +154,7 @@ class PartitionLog:
             Offset of the first record.
 
         Raises:
-            BatchRefusedError: the bytes are not complete, valid batches.
+            BatchRefusedError: a batch is invalid. An incomplete batch at the end is ignored.
         """
         base = self._end
         for batch in parse(data):

@@ -154,7 +154,8 @@ class FaultProxy:
     def cut_after(
         self, n_bytes: int, direction: Direction = "responses", *, repeat: bool = False
     ) -> None:
-        """Deliver `n_bytes` more bytes in a direction, then break the connection of the last one.
+        """Deliver `n_bytes` more bytes in a direction, then break the connection that got the last
+        of these bytes.
 
         Args:
             n_bytes: Number of bytes, over all connections; 0 breaks before the next byte.
@@ -236,7 +237,8 @@ class _Rules:
 
 
 class _Link:
-    """A client's connection to the proxy, and the proxy's connection to the server for it."""
+    """A client's connection to the proxy, and the proxy's connection to the server for this
+    client."""
 
     def __init__(
         self, proxy: FaultProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

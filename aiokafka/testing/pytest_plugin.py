@@ -146,8 +146,8 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> None:
-    """Let a simulated test take the argument `simulation`. The plugin runs the test once per seed,
-    and replaces the None of this fixture by the Simulation of that seed."""
+    """The simulation in which a test with the marker ``simulated`` runs, once for each seed. This
+    fixture returns None: the plugin calls the test with the Simulation of each seed."""
     if request.node.get_closest_marker("simulated") is None:
         raise pytest.UsageError(
             f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"
@@ -183,8 +183,8 @@ def _scope_of_loop(request: pytest.FixtureRequest) -> str:
 
 def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
     """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
-    # The brokers must run in the loop of the test. An async fixture has a fixed loop scope, so
-    # there is a fixture for each scope.
+    # The brokers must run in the loop of the test. The loop scope of an async fixture is fixed, so
+    # there is one async fixture for each scope.
     cluster: FakeCluster = request.getfixturevalue(f"_kafka_cluster_in_{_scope_of_loop(request)}")
     return cluster
 

@@ -66,7 +66,8 @@ class QuotaEntries:
     def find(
         self, wanted: Mapping[str, Wanted], *, strict: bool
     ) -> Iterator[tuple[Entity, dict[str, float]]]:
-        """Yield matching entities and their limits; if `strict`, no entities with other types."""
+        """Yield matching entities and their limits; if `strict`, omit entities that also have a
+        type that is not in `wanted`."""
         for entity, limits in self._limits.items():
             names = dict(entity)
             has_all = all(
@@ -115,7 +116,7 @@ def problem_of(entity: Entity, changes: Mapping[str, float | None]) -> str | Non
 
 _PRODUCE, _FETCH = 0, 1
 KINDS = ("produce", "fetch", "request", "mutation")
-_LONGEST_THROTTLE = 30.0  # seconds
+_LONGEST_THROTTLE = 30.0  # maximum throttle time in seconds
 
 
 @dataclass
@@ -159,8 +160,8 @@ class Quotas:
             kind: ``"produce"`` or ``"fetch"``: bytes; ``"request"``: requests of any API;
                 ``"mutation"``: created and deleted partitions.
             per_second: The allowed bytes, requests or partitions per second.
-            client_id: Only this client; None (the default) for each client id without a quota of
-                its own.
+            client_id: Only clients with this id; None (the default) for each client id without a
+                quota of its own.
 
         Raises:
             ValueError: unknown kind, or a limit that is not above 0.
@@ -215,7 +216,8 @@ class Quotas:
         return waits
 
     def charge(self, kind: str, client_id: str | None, amount: float) -> int:
-        """Charge an amount to a client; return the throttle time in milliseconds."""
+        """Charge an amount to a client; return the throttle time in milliseconds, 0 within the
+        quota or without a quota."""
         bucket = self._bucket(kind, client_id or "")
         if bucket is None:
             return 0

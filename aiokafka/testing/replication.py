@@ -25,7 +25,8 @@ Place = tuple[str, int]
 Seconds = float | tuple[float, float]
 """A duration, or (least, most) bounds of random durations."""
 
-_FIRST_WAITING_FOR_MIN = (3, 7)  # from here, the high watermark needs min.insync.replicas
+# First release in which the high watermark advances only while min.insync.replicas are in sync.
+_FIRST_WAITING_FOR_MIN = (3, 7)
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
@@ -130,7 +131,8 @@ class Replication:
 
     def shrink(self, tp: TopicPartition | Place, broker_id: int) -> None:
         """Remove a lagging follower from the ISR at once, without waiting for
-        ``replica.lag.time.max.ms``. It rejoins the ISR as soon as it has caught up.
+        ``replica.lag.time.max.ms``. It rejoins the ISR as soon as it has caught up. Without a
+        controller, the ISR changes as soon as there is one.
 
         Raises:
             KeyError: no such partition or broker.
@@ -154,7 +156,8 @@ class Replication:
     # -- for the cluster -----------------------------------------------------------------------
 
     def replicate(self) -> None:
-        """Let followers copy again, after a change in the cluster that may have blocked them."""
+        """Copy the missing records to the followers of all partitions, after a change in the
+        cluster: followers that could not copy before may be able to now."""
         for partition in self._state.partitions():
             if partition.replica_logs is not None:
                 partition.replica_logs.replicate()
@@ -171,7 +174,7 @@ class Replication:
                 partition.replica_logs.stop()
 
     def delay(self, partition: Partition, node_id: int) -> float | None:
-        """Return the delay before a follower copies; None while it is stalled."""
+        """Return the seconds before a follower copies the next records; None if it is stalled."""
         place = (partition.topic, partition.index)
         keys = ((place, node_id), (place, None), (None, node_id), (None, None))
         if any(key in self._stalls for key in keys):
@@ -233,7 +236,8 @@ class ReplicaLogs:
     # -- copying --------------------------------------------------------------------------
 
     def set_leader(self, node_id: int) -> None:
-        """Make this replica's log the leader's log, in a new leader epoch; -1 for no leader."""
+        """Make the log of the replica on `node_id` the log of the leader, in a new leader epoch; -1
+        for no leader."""
         partition, former = self._partition, self._partition.log
         self.stop()
         self._lagging.clear()
@@ -249,7 +253,8 @@ class ReplicaLogs:
         former.wake()
 
     def catch_up(self, node_id: int) -> None:
-        """Copy all records of the leader to a replica, and add the replica to the ISR."""
+        """Copy all records of the leader, if there is one, to a replica, and add the replica to the
+        ISR."""
         partition = self._partition
         self._log_of(node_id)
         if partition.leader not in (-1, node_id):
@@ -258,12 +263,12 @@ class ReplicaLogs:
             partition.in_sync.append(node_id)
 
     def replicate_now(self) -> None:
-        """Let followers copy now, without waiting for their delays."""
+        """Cancel the waits for delays, and copy again. Followers that have a delay wait again."""
         self.stop()
         self.replicate()
 
     def replicate(self) -> None:
-        """Let each follower copy the missing records, at once or after its lag. The leader's log
+        """Copy the missing records to each follower, at once or after its lag. The leader's log
         calls this at every change.
         """
         if self._replicating or self._closed:
@@ -326,8 +331,10 @@ class ReplicaLogs:
         self._lag_timers[node_id] = loop.call_later(longest, self.shrink, node_id)
 
     def _update_isr(self) -> None:
-        """Shrink and grow the ISR, and advance the high watermark to the records that all in-sync
-        replicas have.
+        """Shrink and grow the ISR if there is a controller, and advance the high watermark to the
+        end of the records that all in-sync replicas have. The high watermark stays while fewer than
+        min.insync.replicas are in sync (from Kafka 3.7 on), or an in-sync replica has yet to
+        truncate its log to the leader's. Do nothing without a leader.
         """
         partition, in_sync = self._partition, self._partition.in_sync
         if partition.leader == -1 or in_sync is None:
@@ -376,7 +383,8 @@ class ReplicaLogs:
         )
 
     def _can_fetch(self, node_id: int) -> bool:
-        """Return whether a follower and the leader run, are not isolated, and know this leader."""
+        """Return whether the follower and the leader both run, are not isolated, have working
+        disks, and know of this leader."""
         leader = self._partition.leader
         if leader in (-1, node_id):
             return False
@@ -434,7 +442,8 @@ class Reassignment:
 
 
 class Reassignments:
-    """Ongoing reassignments. A reassignment completes once its target brokers all run."""
+    """Ongoing reassignments. A reassignment completes as soon as all its target brokers run and the
+    partition has a leader."""
 
     def __init__(self, state: ClusterState) -> None:
         #: The ongoing reassignments, by topic and partition.

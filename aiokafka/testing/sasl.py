@@ -129,7 +129,8 @@ class Token:
         return base64.b64encode(self.hmac).decode()
 
     def is_of(self, principal: str) -> bool:
-        """Return whether a principal may renew and expire the token."""
+        """Return whether a principal may renew and expire the token: its owner, its requester, or a
+        renewer."""
         return principal in (self.owner, self.requester, *self.renewers)
 
 
@@ -149,7 +150,8 @@ class DelegationTokens:
         renewers: tuple[str, ...],
         lifetime_ms: int,
     ) -> Token:
-        """Create a token. A negative lifetime means the maximum. Raises TokenRefusedError."""
+        """Create a token. A negative lifetime means the maximum. Raises TokenRefusedError if a
+        renewer is not a user, or if delegation tokens are disabled."""
         self._check(config)
         if not all(renewer.startswith("User:") for renewer in renewers):
             raise TokenRefusedError(errors.InvalidPrincipalType)
@@ -163,7 +165,12 @@ class DelegationTokens:
         return token
 
     def renew(self, config: Mapping[str, str], secret: bytes, user: str, period_ms: int) -> int:
-        """Renew a token; return the time of expiry. Raises TokenRefusedError."""
+        """Renew a token by `period_ms` from now; if this is negative, by the default period. Return
+        the time of expiry.
+
+        Raises TokenRefusedError if the token is unknown or has expired, if the user may not renew
+        it, or if tokens are disabled.
+        """
         token = self._find(config, secret, user)
         standard = int(config["delegation.token.expiry.time.ms"])
         period = standard if period_ms < 0 else period_ms
@@ -172,7 +179,7 @@ class DelegationTokens:
 
     def expire(self, config: Mapping[str, str], secret: bytes, user: str, period_ms: int) -> int:
         """Set the time of expiry of a token, and return it; a negative period deletes the token.
-        Raises TokenRefusedError.
+        Raises TokenRefusedError like `renew()`.
         """
         token = self._find(config, secret, user)
         if period_ms < 0:
@@ -182,7 +189,7 @@ class DelegationTokens:
         return token.expires
 
     def list(self, config: Mapping[str, str]) -> list[Token]:
-        """Return the unexpired tokens. Raises TokenRefusedError."""
+        """Return the unexpired tokens. Raises TokenRefusedError if tokens are disabled."""
         self._check(config)
         return [token for token in self._tokens.values() if token.expires > _now()]
 

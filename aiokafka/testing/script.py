@@ -28,7 +28,7 @@ else:
     BrokerProfile = later("aiokafka.testing.versions.BrokerProfile")
 
 _KEPT_REQUESTS = 10_000
-_CHECK_INTERVAL = 0.05  # seconds
+_CHECK_INTERVAL = 0.05  # maximum seconds between two checks of a condition in `wait_for`
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
@@ -73,7 +73,8 @@ class RequestContext:
         return self.broker.services
 
     def check_topic(self, name: str) -> int:
-        """Return the error code for a topic; 0 if the client may use the topic."""
+        """Return the error code for a topic; 0 if the client has the permission that this request
+        needs for the topic."""
         return self.broker.services.acls.check_topic(self, name)
 
     @property
@@ -154,7 +155,9 @@ class Interception:
         return self._api_key is None or self._api_key == context.api_key
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
-        """Count a request and call the handler; return its result or an awaitable of the result."""
+        """Count a request, and return the action or response for it: the one given to
+        :meth:`FakeCluster.intercept`, or the result of the handler, awaitable if the handler is
+        ``async``."""
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()
@@ -307,7 +310,8 @@ async def _wait_for_change(event: asyncio.Event) -> None:
 
 
 def key_of(api: type[Request[Any]] | int | None) -> int | None:
-    """Return the API key of a request class; return an API key or None unchanged."""
+    """Return the API key of a request class; return an API key or None unchanged. Raises TypeError
+    for anything else."""
     key = api if api is None or isinstance(api, int) else getattr(api, "API_KEY", "")
     if isinstance(key, str):
         raise TypeError(f"api must be a class such as ProduceRequest, or its API key, not {api!r}")

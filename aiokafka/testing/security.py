@@ -21,7 +21,8 @@ from aiokafka.testing.sasl import (
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 
-# Minimum number of seconds between two re-authentications of a connection, as in Kafka.
+# Minimum seconds between two re-authentications of a connection, as in Kafka. An earlier
+# SaslHandshake gets ILLEGAL_SASL_STATE.
 _LEAST_INTERVAL = 1.0
 
 

@@ -67,6 +67,8 @@ class Services:
         self.telemetry = TelemetryReceiver(state)
         #: All groups, their members and committed offsets.
         self.groups = Groups(state, self.coordinators, script)
+        #: Share sessions, share partitions and their stored states (KIP-932).
+        self.shares = self.groups.shares
         #: All transactional ids and their transactions.
         self.transactions = Transactions(state, self.coordinators, self.groups, script)
         self._fetch_sessions: dict[int, FetchSessions] = {}
@@ -87,10 +89,11 @@ class Services:
         batch: Batch,
         transactional_id: str | None,
     ) -> None:
-        """Check that a transactional batch has an open transaction, and a plain batch has none.
+        """Check that a transactional batch belongs to an open transaction, and that the producer of
+        another batch has no open transaction.
 
-        Brokers before 3.6 do not ask the transaction coordinator: they accept batches of every
-        producer that is not fenced.
+        Brokers before 3.6 do not verify batches with the transaction coordinator: they accept the
+        transactional batches of every producer that is not fenced.
 
         Raises:
             BatchRefusedError: the batch may not be written.
@@ -142,6 +145,7 @@ class Services:
         """Discard the fetch sessions and the loaded coordinator state of a broker: a stopped broker
         loses its memory."""
         self._fetch_sessions.pop(node_id, None)
+        self.shares.node_stopped(node_id)
         self.coordinators.broker_stopped(node_id)
 
     def resume(self) -> None:
@@ -159,6 +163,7 @@ class Services:
         """Cancel all timers."""
         self._is_closed = True
         self.groups.close()
+        self.shares.close()
         self.transactions.close()
         self.controller.close()
         self.replication.close()

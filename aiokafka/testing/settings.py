@@ -23,6 +23,13 @@ BROKER_DEFAULTS: dict[str, str] = {
     "group.max.session.timeout.ms": "1800000",
     "group.max.size": "2147483647",
     "group.min.session.timeout.ms": "6000",
+    "group.share.delivery.count.limit": "5",
+    "group.share.heartbeat.interval.ms": "5000",
+    "group.share.max.share.sessions": "2000",
+    "group.share.max.size": "200",
+    "group.share.partition.max.record.locks": "2000",
+    "group.share.record.lock.duration.ms": "30000",
+    "group.share.session.timeout.ms": "45000",
     "max.incremental.fetch.session.cache.slots": "1000",
     "message.max.bytes": "1048588",
     "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
@@ -85,6 +92,9 @@ INHERITED: dict[str, str] = {
 }
 """By topic setting, the broker setting that is its default."""
 
+GROUP_RESOURCE = 32
+"""Type of the config resources that are groups."""
+
 GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     # group setting: (broker setting with its default, default of the broker setting)
     "consumer.assignment.interval.ms": ("group.consumer.assignment.interval.ms", "1000"),
@@ -105,10 +115,34 @@ GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     "streams.num.standby.replicas": ("group.streams.num.standby.replicas", "0"),
     "streams.session.timeout.ms": ("group.streams.session.timeout.ms", "45000"),
 }
-"""The group settings of Kafka 4.3. Only the corresponding broker settings have an effect."""
+"""The group settings of Kafka 4.3. Those of share groups have an effect, except the assignment
+interval. Of the others, only the corresponding broker settings have an effect."""
 
 METRICS_DEFAULTS: dict[str, str] = {"interval.ms": "300000", "match": "", "metrics": ""}
 """The settings of a subscription to client metrics (KIP-714), with defaults."""
+
+_GROUP_CHOICES: dict[str, tuple[str, ...]] = {
+    "share.isolation.level": ("read_uncommitted", "read_committed"),
+    "share.renew.acknowledge.enable": ("true", "false"),
+}
+_DURATION = r"P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?([\d.]+S)?)?"
+_RESET_STRATEGY = re.compile(f"earliest|latest|by_duration:{_DURATION}", re.I)
+
+
+def invalid_group_setting(name: str, value: str) -> str | None:
+    """Return the error message for an invalid group setting; None if it is valid. The limits that
+    brokers have for the settings of their groups are not checked."""
+    choices = _GROUP_CHOICES.get(name)
+    if name not in GROUP_DEFAULTS:
+        return f"Unknown config name: {name}"
+    if choices is not None:
+        is_valid = value.lower() in choices
+    elif name == "share.auto.offset.reset":
+        is_valid = bool(_RESET_STRATEGY.fullmatch(value))
+    else:
+        is_valid = bool(re.fullmatch(r"\s*\d+\s*", value))
+    return None if is_valid else f"Invalid value {value} for configuration {name}"
+
 
 LOGGER_DEFAULTS: dict[str, str] = {
     "kafka": "INFO",
@@ -156,7 +190,8 @@ _MOST: dict[str, float] = {
     "min.cleanable.dirty.ratio": 1,
 }
 _FIRST_WITHOUT_POLICY = (4, 0)  # first release that accepts an empty cleanup.policy
-_FIRST_WITH_LARGE_SEGMENTS, _SMALLEST_SEGMENT = (4, 1), 1024 * 1024  # KIP-1030
+# First release that requires this minimum of segment.bytes (KIP-1030).
+_FIRST_WITH_LARGE_SEGMENTS, _SMALLEST_SEGMENT = (4, 1), 1024 * 1024
 
 _BOOLEANS = ("true", "false")
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -182,7 +217,8 @@ _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
 
 def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
-    """Validate and normalize broker settings.
+    """Validate broker settings, and return them as strings: booleans and choices in lower case,
+    without spaces around them.
 
     Raises:
         ValueError: a setting is unknown, or its value is invalid.
@@ -207,7 +243,7 @@ def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
         default = BROKER_DEFAULTS[name]
         if default in _BOOLEANS and value.strip().lower() not in _BOOLEANS:
             wanted = "Expected value to be either true or false"
-        elif name in _BROKER_CHOICES and value.lower() not in _BROKER_CHOICES[name]:
+        elif name in _BROKER_CHOICES and value.strip().lower() not in _BROKER_CHOICES[name]:
             wanted = f"Expected one of {', '.join(_BROKER_CHOICES[name])}"
         elif default.isdigit() and not re.fullmatch(r"\s*-?\d+\s*", value):
             wanted = "Not a number"
@@ -249,7 +285,8 @@ def invalid_topic_setting(
 
 
 def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """Return `config` with normalized values."""
+    """Return `config` without spaces around values and items of lists, and with lower-case
+    booleans."""
     return {name: _as_read(name, value) for name, value in config.items()}
 
 

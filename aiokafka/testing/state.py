@@ -17,6 +17,8 @@ from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
+    GROUP_DEFAULTS,
+    GROUP_RESOURCE,
     INHERITED,
     TOPIC_DEFAULTS,
     invalid_topic_setting,
@@ -143,6 +145,7 @@ class ClusterState:
         self.config = dict(BROKER_DEFAULTS)
         #: The directory id of each voter in the controller quorum, by node id.
         self.voters = {node.node_id: _clock.random_uuid().bytes for node in nodes}
+        self.controllers = {node.node_id for node in nodes}
         #: Settings of groups, client metrics and loggers, by resource type and name.
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
         self.cluster_id = base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
@@ -165,16 +168,17 @@ class ClusterState:
 
     @property
     def controller(self) -> int:
-        """The broker id of the controller in metadata; -1 without a controller."""
-        # Without a controller, metadata names none with ZooKeeper. With KRaft it still names a live
-        # broker as the controller, because brokers forward requests to the controller.
+        """The broker id of the controller in metadata; -1 if metadata names no controller."""
+        # While there is no controller, metadata of Kafka with ZooKeeper names no broker. With KRaft
+        # it still names a live broker, because brokers forward requests to the controller.
         if not self.has_controller and self.profile.release < FIRST_KRAFT:
             return -1
         live = self.live_nodes()
         return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Return the coordinator of a group (0) or transactional id (1); -1 if no broker runs."""
+        """Return the coordinator of a group (0) or transactional id (1): the live broker that a
+        test has chosen, otherwise a live broker by the hash of the key; -1 if no broker is live."""
         placed = self.placed_coordinators.get((kind, key))
         live = self.live_nodes()
         if placed in live:
@@ -247,6 +251,7 @@ class ClusterState:
         """Register a started broker, and elect leaders for its partitions without a leader."""
         self.nodes[node_id].alive = self.nodes[node_id].registered = True
         self.nodes[node_id].is_forgotten = False
+        self.controllers.add(node_id)
         for partition in self.partitions():
             if node_id in partition.replicas:
                 self.replica_back(partition)
@@ -420,7 +425,8 @@ class ClusterState:
     def add_partitions(
         self, topic: Topic, total: int, assignment: Sequence[Sequence[int]] = ()
     ) -> None:
-        """Add partitions up to `total`; `assignment` has the replicas of new partitions."""
+        """Add partitions up to `total`. `assignment` has the replicas of the first new partitions;
+        the replicas of the others are distributed over the live brokers."""
         for replicas in assignment:
             self._add_partition(topic, list(replicas))
         factor = len(topic.partitions[0].replicas)
@@ -439,6 +445,12 @@ class ClusterState:
     def setting(self, name: str) -> int:
         """Return a broker setting as an integer."""
         return int(self.config[name])
+
+    def group_setting(self, group_id: str, name: str) -> str:
+        """Return a setting of a group: its own, else the broker's, else the default."""
+        own = self.other_configs.get((GROUP_RESOURCE, group_id), {})
+        of, default = GROUP_DEFAULTS[name]
+        return own[name] if name in own else self.config.get(of, default)
 
     @property
     def auto_create(self) -> bool:

@@ -25,12 +25,13 @@ ACCEPTED = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNA
 _METRICS = 16  # resource type CLIENT_METRICS
 _JMX = "org.apache.kafka.common.metrics.JmxReporter"
 _KEPT = 1000
+# After these errors of a push, the client may fetch its subscription before the interval is over.
 _PAST_THROTTLING = (errors.UnknownSubscriptionId.errno, errors.UnsupportedCompressionType.errno)
 
 
 def has_receiver(state: ClusterState) -> bool:
-    """Return whether the brokers have a plug-in for client metrics, without which they do not offer
-    the telemetry APIs. Every class in ``metric.reporters`` except Kafka's own is a plug-in.
+    """Return whether the brokers have a plug-in for client metrics: any class in
+    ``metric.reporters`` except Kafka's own. Without a plug-in they do not offer the telemetry APIs.
     """
     named = state.config["metric.reporters"].split(",")
     return any(name.strip() not in ("", _JMX) for name in named)
@@ -85,8 +86,11 @@ class TelemetryReceiver:
         return zlib.crc32(text.encode()) & 0x7FFFFFFF, interval, wanted
 
     def admit(self, context: RequestContext, instance_id: bytes) -> tuple[int, bytes]:
-        """Handle a GetTelemetrySubscriptions request: return the error code and the client instance
-        id, which is new for a new client.
+        """Handle a GetTelemetrySubscriptions request; return (error code, client instance id). A
+        client without an id gets a new id.
+
+        A request before the push interval is over gets THROTTLING_QUOTA_EXCEEDED, unless the last
+        push failed with one of the errors `_PAST_THROTTLING`.
         """
         if instance_id == ZERO_UUID:
             instance_id = _clock.random_uuid().bytes
@@ -100,7 +104,8 @@ class TelemetryReceiver:
         return 0, instance_id
 
     def receive(self, context: RequestContext, request: PushTelemetryRequest) -> int:
-        """Store the metrics of a PushTelemetry request; return the error code."""
+        """Store the metrics of a PushTelemetry request and return 0; return the error code of an
+        invalid or too early request."""
         if request.client_instance_id == ZERO_UUID:
             return errors.InvalidRequestError.errno
         instance = self._instances.setdefault(request.client_instance_id, _Instance())

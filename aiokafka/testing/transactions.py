@@ -23,8 +23,11 @@ else:
 
 _TRANSACTION = 1
 _NO_EPOCH = -1
-_FIRST_SURVIVING = (4, 0)  # from here a producer survives a transaction timeout (KIP-588)
-_LAST_EPOCH = 32766  # 32767 is reserved for fencing by the coordinator
+# First release in which a producer can recover after a transaction timeout (KIP-588).
+_FIRST_SURVIVING = (4, 0)
+# The last epoch of a producer id: the next increment switches to a new producer id. Kafka reserves
+# epoch 32767 for fencing by the coordinator.
+_LAST_EPOCH = 32766
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -145,7 +148,8 @@ class Transactions:
     def _renew(
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """Bump the epoch of a producer that recovers from an error (KIP-360)."""
+        """Bump the epoch of a producer that recovers from an error (KIP-360). A retry gets the same
+        epoch again."""
         ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
         if producer_id != known.producer_id and not ran_out:
             raise TransactionRefusedError(errors.ProducerFenced)
@@ -160,8 +164,8 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_open(self, known: Transaction) -> None:
-        """Raise CONCURRENT_TRANSACTIONS while a transaction is open or ending. The first call
-        aborts an open transaction, and the client must retry.
+        """Abort an open transaction. Raise CONCURRENT_TRANSACTIONS if a transaction was open or is
+        still ending: the client must retry.
         """
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions)
@@ -180,7 +184,8 @@ class Transactions:
     # -- the transaction -----------------------------------------------------------------------
 
     def check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        """Return the state of a transactional id, if the producer id and epoch are current."""
+        """Return the state of a transactional id. Raises TransactionRefusedError if the producer id
+        or epoch is not current."""
         known = self.by_id.get(transactional_id)
         if known is None or producer_id != known.producer_id:
             raise TransactionRefusedError(errors.InvalidProducerIdMapping)
@@ -201,8 +206,9 @@ class Transactions:
 
     def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         known = self.check_owner(transactional_id, producer_id, epoch)
-        # Wait for the markers of the previous transaction: records that are written before the
-        # markers would become part of the previous transaction.
+        # Reject the request until the markers of the previous transaction are written, and let the
+        # client retry: records that are written before the markers would become part of the
+        # previous transaction.
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions)
         if known.state is not TransactionState.ONGOING:
@@ -245,7 +251,7 @@ class Transactions:
         return self._end_again(known, commit=commit, bumps_epoch=bumps_epoch)
 
     def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
-        """Handle a retried EndTxn, whose first attempt was applied and bumped the epoch."""
+        """Handle a repeated EndTxn: the first one was applied and bumped the epoch."""
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions)
         ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
@@ -256,8 +262,8 @@ class Transactions:
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
         """Handle EndTxn without an open transaction: a retry, an error, or an empty abort."""
         complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        # Return this error even for a commit during an abort, or an abort during a commit: the
-        # request may be for the next transaction (KAFKA-18464).
+        # Raise CONCURRENT_TRANSACTIONS even for a commit during an abort, or an abort during a
+        # commit: the request may be for the next transaction (KAFKA-18464).
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions)
         if bumps_epoch and not commit:
@@ -328,7 +334,7 @@ class Transactions:
 
     def _mark(self, known: Transaction, partition: Partition, *, commit: bool) -> bool:
         """Write the marker to a partition, unless its leader has the marker. Return whether all
-        in-sync replicas have the marker.
+        in-sync replicas have the marker; False for a partition without a leader.
         """
         if partition.leader == -1:
             return False
@@ -350,8 +356,8 @@ class Transactions:
             self._fence(known)
 
     def _fence(self, known: Transaction) -> None:
-        """Abort the transaction and bump the epoch, so that its producer cannot write any more. In
-        newer releases the producer can recover with InitProducerId (KIP-588).
+        """Abort the transaction and bump the epoch, so that its producer cannot write any more.
+        Since Kafka 4.0 the producer can recover with InitProducerId (KIP-588).
         """
         survives = self._state.profile.release >= _FIRST_SURVIVING
         known.last_epoch = known.epoch if survives else _NO_EPOCH

@@ -1,6 +1,7 @@
 """The workloads for aiokafka: the same script runs this project and the peer of that name."""
 
 import asyncio
+import json
 import time
 from functools import partial
 
@@ -15,15 +16,26 @@ from common import (
     main,
     new_group,
     percentiles,
+    rss_mib,
 )
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.helpers import create_ssl_context
+
+
+def connection(work):
+    """Return the options of every client: the brokers, and TLS where the row has it."""
+    options = {"bootstrap_servers": work.servers}
+    if work.authority:
+        context = create_ssl_context(cafile=work.authority)
+        options |= {"security_protocol": "SSL", "ssl_context": context}
+    return options
 
 
 async def start_consumer(work, *, group=False, **options):
     """With all partitions; as the only member of a new group if so wanted."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=work.servers,
+        **connection(work),
         group_id=new_group(work) if group else None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -45,17 +57,17 @@ async def start_producer(work, **options):
     if work.size > 900_000:
         options["max_request_size"] = 2 * work.size
     producer = AIOKafkaProducer(
-        bootstrap_servers=work.servers, acks="all", compression_type=work.compression, **options
+        **connection(work), acks="all", compression_type=work.compression, **options
     )
     await producer.start()
     return producer
 
 
-async def getmany(work, *, group=False):
+async def getmany(work, *, group=False, per_call=PER_CALL):
     clock, done, size = Clock(), 0, 0
     consumer = await start_consumer(work, group=group)
     while done < work.records:
-        for records in (await consumer.getmany(timeout_ms=1000, max_records=PER_CALL)).values():
+        for records in (await consumer.getmany(timeout_ms=1000, max_records=per_call)).values():
             for record in records:
                 size += len(record.value)
             done += len(records)
@@ -105,6 +117,88 @@ async def iterate(work, *, group=False):
         if done == work.records:
             break
     result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+async def getone(work):
+    clock, done = Clock(), 0
+    consumer = await start_consumer(work, group=True)
+    while done < work.records:
+        check(len((await consumer.getone()).value), work.size)
+        done += 1
+        clock.started()
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+async def json_values(work):
+    """Read values that a deserializer makes of JSON, hundreds a call."""
+    clock, done = Clock(), 0
+    consumer = await start_consumer(work, value_deserializer=first_object)
+    while done < work.records:
+        for records in (await consumer.getmany(timeout_ms=1000, max_records=PER_CALL)).values():
+            for record in records:
+                check(record.value["id"] >= 0, True)
+            done += len(records)
+        clock.started(done)
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+def first_object(value):
+    """Return the first object of a value: the values of the bench are such objects, cut off."""
+    return json.loads(value[: value.index(b"}") + 1])
+
+
+async def pause_all(work):
+    """Pause and resume all partitions for each record."""
+    clock, done = Clock(), 0
+    consumer = await start_consumer(work)
+    partitions = consumer.assignment()
+    while done < work.records:
+        await consumer.getone()
+        consumer.pause(*partitions)
+        consumer.resume(*partitions)
+        done += 1
+        clock.started()
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+async def commits(work):
+    """Read one by one in a group, and commit after each `per_commit` records."""
+    clock, done = Clock(), 0
+    consumer = await start_consumer(work, group=True)
+    while done < work.records:
+        await consumer.getone()
+        done += 1
+        if done % work.per_commit == 0:
+            await consumer.commit()
+        if done == WARM_UP:
+            clock.started(done)
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+async def handler(work):
+    """As a service of FastStream: read, send the result and wait for it, commit."""
+    clock, done = Clock(), 0
+    consumer = await start_consumer(work, group=True)
+    producer = await start_producer(work)
+    while done < work.records:
+        record = await consumer.getone()
+        await producer.send_and_wait(work.target, record.value)
+        await consumer.commit()
+        done += 1
+        if done == WARM_UP:
+            clock.started(done)
+    result = clock.rate(done)
+    await producer.stop()
     await consumer.stop()
     return result
 
@@ -266,6 +360,61 @@ async def transactions(work):
     await producer.stop()
     await consumer.stop()
     return result
+
+
+async def writing_transactions(work):
+    """Write transactions of `per_transaction` records, without offsets."""
+    values, clock, done = work.values(), Clock(), 0
+    producer = await start_producer(work, transactional_id=new_group(work))
+    while done < work.records:
+        async with producer.transaction():
+            for number in range(work.per_transaction):
+                await producer.send(work.topic, values[number % 1000])
+        done += work.per_transaction
+        if done == WARM_UP * work.per_transaction:
+            clock.started(done)
+    result = clock.rate(done)
+    await producer.stop()
+    return result
+
+
+async def flood(work):
+    """Send without a pause for `seconds`, with one send_and_wait after another beside it.
+
+    The latencies before the flood are those of a `send_and_wait` alone.
+    """
+    values, alone, beside, memory = work.values(), [], [], []
+    producer = await start_producer(work)
+    is_over = False
+
+    async def wait_for_each(times):
+        begin = time.perf_counter()
+        await producer.send_and_wait(work.topic, values[0])
+        times.append(time.perf_counter() - begin)
+
+    for _ in range(1000):
+        await wait_for_each(alone)
+
+    async def lone():
+        while not is_over:
+            await wait_for_each(beside)
+            await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(lone())
+    begin, used, sent = time.perf_counter(), cpu_seconds(), 0
+    while (passed := time.perf_counter() - begin) < work.seconds:
+        for number in range(1000):
+            await producer.send(work.topic, values[number])
+        sent += 1000
+        if passed > len(memory) * work.seconds / 10:
+            memory.append(rss_mib())
+    is_over = True
+    await task
+    await producer.stop()
+    rate = {"cpu_after": (cpu_seconds() - used) * 1e6 / sent, "rate_after": sent / passed}
+    memory_grown = {"growth_mib": memory[-1] - memory[len(memory) // 2]}
+    lone_times = {"alone_p50_ms": percentiles(alone)["p50_ms"]}
+    return percentiles(beside) | {"records": sent} | rate | memory_grown | lone_times
 
 
 async def lone_send(work):
@@ -461,6 +610,14 @@ async def observed_reads(work, interceptors, count, *, side):
 WORKLOADS = {
     "getmany": getmany,
     "getmany_in_group": partial(getmany, group=True),
+    "one_a_call": partial(getmany, per_call=1),
+    "getone": getone,
+    "json_values": json_values,
+    "pause_all": pause_all,
+    "commits": commits,
+    "handler": handler,
+    "writing_transactions": writing_transactions,
+    "flood": flood,
     "parallel": parallel,
     "iterate": iterate,
     "iterate_in_group": partial(iterate, group=True),

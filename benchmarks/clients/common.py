@@ -26,6 +26,8 @@ class Work:
         self.seconds = given.get("seconds", 5)
         self.target = given.get("target")
         self.per_transaction = given.get("per_transaction")
+        self.per_commit = given.get("per_commit")
+        self.authority = given.get("authority")
         self.batch_size = given.get("batch_size")
         self.codecs = given.get("codecs", ["none"])
         self.headers = [
@@ -107,6 +109,16 @@ def check(done, wanted):
 
 def cpu_seconds():
     return time.process_time()
+
+
+def rss_mib():
+    """Return the memory that this process holds now; 0 where it cannot be read."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+    except OSError:  # not on Linux
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def peak_rss_mib():

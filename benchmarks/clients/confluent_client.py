@@ -1,5 +1,6 @@
 """The workloads for confluent-kafka's synchronous clients."""
 
+import json
 import threading
 import time
 from functools import partial
@@ -19,11 +20,19 @@ from common import (
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 
+def connection(work):
+    """Return the options of every client: the brokers, and TLS where the row has it."""
+    options = {"bootstrap.servers": work.servers}
+    if work.authority:
+        options |= {"security.protocol": "SSL", "ssl.ca.location": work.authority}
+    return options
+
+
 def start_consumer(work, *, group=False):
     """With all partitions; as the only member of a new group if so wanted."""
     consumer = Consumer(
-        {
-            "bootstrap.servers": work.servers,
+        connection(work)
+        | {
             "group.id": new_group(work) if group else "benchmark",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -38,7 +47,7 @@ def start_consumer(work, *, group=False):
 
 
 def start_producer(work, **options):
-    settings = {"bootstrap.servers": work.servers, "acks": "all"}
+    settings = connection(work) | {"acks": "all"}
     if work.batch_size:
         settings |= {"batch.size": work.batch_size, "linger.ms": 5}
     if work.is_idempotent:
@@ -52,11 +61,11 @@ def length(message):
     return len(message.value())
 
 
-def getmany(work, *, group=False):
+def getmany(work, *, group=False, per_call=PER_CALL):
     clock, done, size = Clock(), 0, 0
     consumer = start_consumer(work, group=group)
     while done < work.records:
-        messages = consumer.consume(PER_CALL, timeout=1)
+        messages = consumer.consume(per_call, timeout=1)
         for message in messages:
             size += length(message)
         done += len(messages)
@@ -77,6 +86,60 @@ def iterate(work, *, group=False):
             check(length(message), work.size)
             done += 1
             clock.started()
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
+def json_values(work):
+    """Read JSON values, hundreds a call."""
+    clock, done = Clock(), 0
+    consumer = start_consumer(work)
+    while done < work.records:
+        messages = consumer.consume(PER_CALL, timeout=1)
+        for message in messages:
+            value = message.value()
+            check(json.loads(value[: value.index(b"}") + 1])["id"] >= 0, True)
+        done += len(messages)
+        if messages:
+            clock.started(done)
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
+def commits(work):
+    """Read one by one in a group, and commit after each `per_commit` records."""
+    clock, done = Clock(), 0
+    consumer = start_consumer(work, group=True)
+    while done < work.records:
+        message = consumer.poll(1)
+        if message is not None and length(message):
+            done += 1
+            if done % work.per_commit == 0:
+                consumer.commit(asynchronous=False)
+            if done == WARM_UP:
+                clock.started(done)
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
+def handler(work):
+    """Read, send the result and wait for it, commit."""
+    clock, done = Clock(), 0
+    consumer = start_consumer(work, group=True)
+    producer = start_producer(work, **{"linger.ms": 0})
+    while done < work.records:
+        message = consumer.poll(1)
+        if message is None or not length(message):
+            continue
+        producer.produce(work.target, message.value())
+        producer.flush()
+        consumer.commit(asynchronous=False)
+        done += 1
+        if done == WARM_UP:
+            clock.started(done)
     result = clock.rate(done)
     consumer.close()
     return result
@@ -111,6 +174,56 @@ def send(work):
     producer.flush()
     check(delivered.done, work.records)
     return clock.rate(delivered.done + 1)
+
+
+def send_for_long(work):
+    """Send without a pause, beyond the first 32 MiB; a full queue is waited for."""
+    values, delivered = work.values(), Deliveries()
+    few = min(work.records // 2, 32 * 1024 * 1024 // work.size)
+    producer = start_producer(work)
+    first(producer, work, Clock())
+    marks = [(time.perf_counter(), cpu_seconds())]
+    for number in range(1, work.records + 1):
+        while True:
+            try:
+                producer.produce(work.topic, values[number % 1000], on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 100 == 0:
+            producer.poll(0)
+        if number in (few, work.records):
+            marks.append((time.perf_counter(), cpu_seconds()))
+    begin, full, end = marks
+    producer.flush()
+    check(delivered.done, work.records)
+    rest = work.records - few
+    return {
+        "records": work.records,
+        "seconds": end[0] - begin[0],
+        "rate_after": rest / (end[0] - full[0]),
+        "wall_after": (end[0] - full[0]) * 1e6 / rest,
+    } | each(end[1] - full[1], rest)
+
+
+def send_in_window(work):
+    """As many records under way as there are tasks; each delivery report sends the next one."""
+    values, clock, sent, done = work.values(), Clock(), 0, 0
+    producer = start_producer(work, **{"linger.ms": 0})
+
+    def send_next(error=None, message=None):
+        nonlocal sent, done
+        done += message is not None and error is None
+        if sent < work.records:
+            sent += 1
+            producer.produce(work.topic, values[sent % 1000], on_delivery=send_next)
+
+    first(producer, work, clock)
+    for _ in range(work.tasks):
+        send_next()
+    while done < work.records:
+        producer.poll(0.1)
+    return clock.rate(done + 1)
 
 
 def first(producer, work, clock):
@@ -189,6 +302,22 @@ def transactions(work):
     result = percentiles(times[WARM_UP:]) | clock.rate(done)
     consumer.close()
     return result
+
+
+def writing_transactions(work):
+    """Write transactions of `per_transaction` records, without offsets."""
+    values, clock, done = work.values(), Clock(), 0
+    producer = start_producer(work, **{"transactional.id": new_group(work)})
+    producer.init_transactions()
+    while done < work.records:
+        producer.begin_transaction()
+        for number in range(work.per_transaction):
+            producer.produce(work.topic, values[number % 1000])
+        producer.commit_transaction()
+        done += work.per_transaction
+        if done == WARM_UP * work.per_transaction:
+            clock.started(done)
+    return clock.rate(done)
 
 
 def lone_send(work):
@@ -286,6 +415,14 @@ if __name__ == "__main__":
             "getmany_in_group": partial(getmany, group=True),
             "iterate": iterate,
             "iterate_in_group": partial(iterate, group=True),
+            "one_a_call": partial(getmany, per_call=1),
+            "getone": partial(iterate, group=True),
+            "json_values": json_values,
+            "commits": commits,
+            "handler": handler,
+            "send_for_long": send_for_long,
+            "send_in_window": send_in_window,
+            "writing_transactions": writing_transactions,
             "send": send,
             "send_in_tasks": send_in_tasks,
             "transactions": transactions,

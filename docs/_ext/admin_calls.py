@@ -19,6 +19,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "brokers.quorum": ("DescribeQuorum", 55, "directories and listeners: 3.9"),
     "brokers.remove_voter": ("RemoveRaftVoter", 81, ""),
     "brokers.unregister": ("UnregisterBroker", 64, ""),
+    "brokers.unregister_controller": ("UnregisterController", 94, ""),
     "brokers.update_features": ("UpdateFeatures", 57, "validate_only, unsafe downgrades: 3.3"),
     "configs.alter": ("IncrementalAlterConfigs", 44, "client metrics: 3.7"),
     "configs.describe": ("DescribeConfigs", 32, "synonyms: 1.1; types, documentation: 2.6"),

@@ -1,7 +1,8 @@
 """``.. growth:: tasks members`` draws how CPU time grows with the work, as it was measured.
 
 Both axes are logarithmic, so that what grows in proportion is a straight line. The dashed one is
-the fastest growth that is wanted, through the last point; the title says if the curve is steeper.
+proportional growth (or constant cost), through the last point; the title says if the curve is
+steeper.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ except ImportError:  # a source distribution has no benchmarks
 _STORE = Path(__file__).parent.parent.parent / "benchmarks" / "results.json"
 _WIDTH, _HEIGHT = 460, 220
 _COLOUR = "#2a7ae2"
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 20, 12, 40
 
 
 class Growth(Directive):
@@ -45,11 +46,15 @@ class Growth(Directive):
 def drawn(series: Series, points: Sequence[Sequence[float]]) -> str:
     """Return one plot as SVG, under its title."""
     plane = Plane(points)
-    told = "" if is_linear(series, points) else ' <span class="loss">faster than wanted</span>'
+    told = (
+        ""
+        if is_linear(series, points)
+        else ' <span class="loss">steeper than the dashed line</span>'
+    )
     line = " ".join(plane.at(x, y) for x, y in points)
     parts = [
         f'<div class="results"><p><strong>{escape(series.title)}</strong> '
-        f"({escape(series.unit)}){told}</p>",
+        f"({escape(series.unit.replace(' us ', ' µs '))}){told}</p>",
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" width="100%" style="max-width: 34rem" '
         f'font-size="11" fill="currentColor" stroke="none"><title>{escape(series.title)}</title>',
         *plane.grid(points, series.x),
@@ -101,8 +106,10 @@ class Plane:
             )
         for x, y in points:
             left = self.at(x, y).split(",")[0]
+            is_last = x == points[-1][0]
+            anchor, at = ("end", _WIDTH - 2) if is_last else ("middle", left)
             parts.append(
-                f'<text x="{left}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{x:,}</text>'
+                f'<text x="{at}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="{anchor}">{x:,}</text>'
             )
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
         parts.append(

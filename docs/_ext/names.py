@@ -47,7 +47,17 @@ VARIABLES = {
 # Where to read of a module.
 PAGE_OF_MODULE = {"aiokafka.errors": "errors"}
 # Types in signatures that only type checkers see.
-SHORT_TYPES = {"Answer", "Apis", "Place", "Random", "Run", "Seconds", "TlsSource"}
+SHORT_TYPES = {
+    "Answer",
+    "Apis",
+    "Dialer",
+    "Place",
+    "Random",
+    "Run",
+    "SaslMechanism",
+    "Seconds",
+    "TlsSource",
+}
 # Names that begin as ours do: of spans, and of what there was in another version.
 ELSEWHERE = {"aiokafka.transaction.outcome", "aiokafka.protocol.types"}
 OTHERS = ("opentelemetry.", "pyarrow.", "pyspark.")
@@ -55,6 +65,26 @@ OTHERS = ("opentelemetry.", "pyarrow.", "pyspark.")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _CALL = re.compile(r"\((?:\.\.\.)?\)$")
 _PYTHON = vars(builtins).keys() | vars(typing).keys() | vars(collections.abc).keys()
+
+_PYTHON_MANUAL = "https://docs.python.org/3/library/"
+_BUILT_IN = {
+    **dict.fromkeys(("bool", "float", "int", "object", "type", "property"), "functions"),
+    **dict.fromkeys(("bytes", "bytearray", "dict", "frozenset", "list"), "stdtypes"),
+    **dict.fromkeys(("memoryview", "set", "str", "tuple"), "stdtypes"),
+    **{
+        name: "exceptions"
+        for name, found in vars(builtins).items()
+        if isinstance(found, type) and issubclass(found, BaseException)
+    },
+}
+_ASYNCIO = {
+    **dict.fromkeys(("AbstractEventLoop", "Server", "TimerHandle", "Handle"), "eventloop"),
+    **dict.fromkeys(("Future",), "future"),
+    **dict.fromkeys(("Task", "TaskGroup", "timeout"), "task"),
+    **dict.fromkeys(("StreamReader", "StreamWriter"), "stream"),
+    **dict.fromkeys(("Transport", "BaseTransport", "Protocol"), "protocol"),
+}
+_MODULES = {"collections.abc", "datetime", "enum", "logging", "random", "ssl", "typing"}
 
 Place = tuple[str, str]
 """A page, and a name on it."""
@@ -73,7 +103,32 @@ def resolve(
     where = where or (None if target.islower() else _object(env, target, page))
     if where is not None:
         return _link(app, page, where, content)
+    if (address := _python(target)) is not None:
+        link = nodes.reference("", "", internal=False, refuri=address)
+        link += content
+        return link
     return content if _is_known(target) else None
+
+
+def _python(target: str) -> str | None:
+    """Return the address of a name in Python's own manual; None for a name of a private module."""
+    module, _, name = target.rpartition(".")
+    if not module:
+        if target in vars(collections.abc):
+            module = "collections.abc"
+        elif target in vars(typing):
+            module = "typing"
+        elif target not in _BUILT_IN:
+            return None
+        else:
+            return f"{_PYTHON_MANUAL}{_BUILT_IN[target]}.html#{target}"
+        name = target
+    if module == "asyncio":
+        page = _ASYNCIO.get(name)
+        return f"{_PYTHON_MANUAL}asyncio-{page}.html#asyncio.{name}" if page else None
+    if module not in _MODULES:
+        return None
+    return f"{_PYTHON_MANUAL}{module}.html#{module}.{name}"
 
 
 def _in_backticks(

@@ -6,8 +6,9 @@ import functools
 from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
+from site_entries import index_entry, note_search_entry
 from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
 
 from aiokafka import _config
 from aiokafka._config import consumer, producer
@@ -42,7 +43,7 @@ def anchors() -> dict[str, list[str]]:
     return found
 
 
-class OptionList(Directive):
+class OptionList(SphinxDirective):
     """Print one entry an option: its type, default, meaning, Java's name, when to change it."""
 
     required_arguments = 1
@@ -56,12 +57,19 @@ class OptionList(Directive):
             link = nodes.reference("", "", internal=True, refuri=where)
             link += nodes.literal(text=option.keyword)
             names += [link, nodes.Text(" ")]
+        if self.env.docname == "configuration":
+            for option in found:
+                where = anchor(config, option.keyword)
+                if anchors()[option.keyword][0] == where:
+                    note_search_entry(self.env, "option", option.keyword, where)
         return [names, *(entry(config, option) for option in found)]
 
 
 def entry(config: str, option: Option) -> addnodes.desc:
     made = addnodes.desc(domain="py", objtype="attribute", noindex=True, classes=["option"])
     name = anchor(config, option.keyword)
+    words = dict.fromkeys((option.keyword, option.keyword.replace("_", " ")))
+    made += [index_entry(text, name) for text in words]
     head = addnodes.desc_signature("", "", ids=[name], classes=["option"])
     head += addnodes.desc_name("", option.keyword)
     head += addnodes.desc_annotation("", f": {shown_type(option)}")

@@ -14,16 +14,24 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 try:
+    from benchmarks.comparison import CLIENTS, cells
     from benchmarks.rows import ROWS
     from benchmarks.targets import METRICS
 except ImportError:  # a source distribution has no benchmarks
-    METRICS, ROWS = {}, ()
+    METRICS, ROWS, CLIENTS, cells = {}, (), {}, list
 
 _STORE = Path(__file__).parent.parent.parent / "benchmarks" / "results.json"
 _OURS = "ours"
 _NAMES = {_OURS: "this library", "aiokafka": "aiokafka 0.14"}
 _NO_PEERS = {"ours assigned", "ours value alone"}
 _SPARK = {"JVM": "the JAR", "JVM large fetches": "the JAR, large fetches"}
+# Units for readers, and the factor to them; elsewhere the store has the readable unit.
+UNITS = {
+    "cpu": ("CPU seconds per million records", 1.0),
+    "cpu_after": ("CPU seconds per million records", 1.0),
+    "pause_cpu_ms": ("CPU ms", 1.0),
+    "cpu_a_minute": ("CPU ms a minute", 1000.0),
+}
 _GROUPS = ("spark", "growth")
 """Names in the store that have rows of their own below them."""
 _CLOSE = 1.05  # nearer than that is noise
@@ -76,29 +84,22 @@ class Conditions(Directive):
         return [nodes.paragraph(text=text)]
 
 
-class Targets(Directive):
-    """List what every row is to show, what was reached, and whether that is enough."""
+class Comparison(Directive):
+    """Print this library beside three clients, with the best figure of each row in bold."""
 
     def run(self) -> list[nodes.Node]:
         if not ROWS:
             return [nodes.paragraph(text="The figures are in a checkout only.")]
-        store = json.loads(_STORE.read_text())
+        head = "".join(
+            f"<th>{escape(text)}</th>" for text in ("Smaller is better", *CLIENTS.values())
+        )
         lines = []
-        for each in ROWS:
-            reached = store.get(each.name, {}).get("reached", {})
-            for target in each.targets:
-                if target.name in reached:
-                    value = reached[target.name]
-                    outcome = "met" if target.is_met(value) else "missed"
-                    cells = (
-                        each.title.replace("`", ""),
-                        target.name,
-                        target.wanted,
-                        f"{value:.3g}",
-                    )
-                    told = "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, outcome))
-                    lines.append(f"<tr>{told}</tr>")
-        head = "".join(f"<th>{cell}</th>" for cell in ("Work", "Figure", "Wanted", "Reached", ""))
+        for title, figures, best in cells():
+            shown_figures = "".join(
+                f"<td><strong>{text}</strong></td>" if client == best else f"<td>{text}</td>"
+                for client, text in figures.items()
+            )
+            lines.append(f"<tr><td>{escape(title)}</td>{shown_figures}</tr>")
         table = f'<table class="docutils"><tr>{head}</tr>{"".join(lines)}</table>'
         return [nodes.raw("", f'<div class="table-wrapper">{table}</div>', format="html")]
 
@@ -110,6 +111,10 @@ def row(title: str, unit: str, metric: str, kept: dict[str, Any]) -> nodes.raw:
         if metric in found and client not in _NO_PEERS
     }
     best = min(figures, key=lambda client: figures[client])
+    unit, scale = UNITS.get(metric, (unit, 1.0))
+    if metric in ("cpu", "cpu_after") and min(figures.values()) > 100:
+        unit, scale = "CPU ms each", 0.001
+    figures = {client: scale * value for client, value in figures.items()}
     # One client that takes fifty times as long must not make the others' bars invisible.
     widest = min(max(figures.values()), 8 * figures[_OURS])
     lines = [f'<div class="results"><p><strong>{escape(title)}</strong> ({escape(unit)})']
@@ -122,10 +127,17 @@ def row(title: str, unit: str, metric: str, kept: dict[str, Any]) -> nodes.raw:
         lines.append(
             f'<div class="bar {kind}"><span class="name">{escape(shown(client))}</span>'
             f'<span class="room"><span class="fill" style="width: {share:.1f}%"></span></span>'
-            f'<span class="figure">{figures[client]:.3g}</span></div>'
+            f'<span class="figure">{readable(figures[client])}</span></div>'
         )
     lines.append("</div>")
     return nodes.raw("", "".join(lines), format="html")
+
+
+def readable(value: float) -> str:
+    """Return three significant digits without an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else f"{value:.6f}"
 
 
 def shown(client: str) -> str:

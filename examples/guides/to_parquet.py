@@ -2,7 +2,7 @@
 
 Every file of a partition is named by the offset at which it begins and knows the offset at which
 the next one does, so the folder tells where to go on. Needs pyarrow
-(`pip install "aiokafka[spark]"`).
+(the extra `spark`).
 """
 
 from __future__ import annotations

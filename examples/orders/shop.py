@@ -29,6 +29,8 @@ MOST_MEMBERS = 6
 MOST_ORDERS = 1000  # per second
 GROUP = "billing"
 TICK = 0.05
+LOOK = 0.25  # seconds between two looks at the group
+HISTORY = 240  # looks that the page draws: the last minute
 
 
 @dataclass
@@ -104,6 +106,7 @@ class Shop:
         self.members: dict[str, Member] = {}
         self.rows = [Row(number) for number in range(PARTITIONS)]
         self.events: deque[dict[str, Any]] = deque(maxlen=30)
+        self.history: deque[dict[str, float]] = deque(maxlen=HISTORY)
         self.steps: list[tuple[str, float]] = []
         self._first_members = members
         self._names = 0
@@ -193,6 +196,12 @@ class Shop:
         await self.members[name].kill()
         self._tell(f"{name} was killed; the group waits {self.session_timeout_s:g} s for it")
 
+    async def kill_members(self) -> None:
+        """Kill all processes of the group."""
+        for member in list(self.members.values()):
+            if member.is_running:
+                await self.kill_member(member.name)
+
     async def stop_broker(self, number: int) -> None:
         """Stop a broker. Raises KeyError when there is none of that number."""
         self.cluster.broker(number)
@@ -255,11 +264,20 @@ class Shop:
             with contextlib.suppress(KafkaError):
                 groups = await admin.groups.lag([GROUP], times=False, timeout_ms=2000)
                 self._note(groups[GROUP])
-            await asyncio.sleep(0.25)
+            self.history.append(self._point())
+            await asyncio.sleep(LOOK)
+
+    def _point(self) -> dict[str, float]:
+        """Return what the plots show of this moment."""
+        return {
+            "at": round(time.monotonic() - self._began, 2),
+            "waiting": max(self._number - self.refused - self.audit.billed, 0),
+            "billed": self.audit.billed,
+        }
 
     def _note(self, group: GroupLag) -> None:
         """Take over what the cluster says about the group; tell which partitions have moved."""
-        moved: dict[str, list[int]] = {}
+        moved: set[str] = set()
         for tp, lag in group.partitions.items():
             if tp.topic != "orders":
                 continue
@@ -269,10 +287,10 @@ class Shop:
             row.lag = max(row.end - row.committed, 0)
             owner = lag.owner.client_id if lag.owner else None
             if owner is not None and owner != row.owner:
-                moved.setdefault(owner, []).append(row.partition)
+                moved.add(owner)
             row.owner = owner
-        for owner, partitions in moved.items():
-            numbers = ", ".join(map(str, sorted(partitions)))
+        for owner in sorted(moved):
+            numbers = ", ".join(str(row.partition) for row in self.rows if row.owner == owner)
             self._tell(f"{owner} now reads {numbers}")
 
     def state(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ Send = Callable[[Message], Awaitable[None]]
 Response = tuple[int, str, bytes]
 
 PAGE = Path(__file__).parent / "page.html"
+MEMBER = Path(__file__).parent / "member.py"
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
@@ -25,7 +26,10 @@ class App:
     ================================= ========================
     ``GET /``                         the page
     ``GET /state``                    what it draws, as JSON
+    ``GET /history``                  the last minute, four points a second
+    ``GET /member.py``                the program of a member
     ``POST /members``                 add a member
+    ``DELETE /members``               kill all
     ``DELETE /members/{name}``        kill it
     ``POST /brokers/{number}/stop``   stop a broker
     ``POST /brokers/{number}/start``  start it again
@@ -67,9 +71,15 @@ class App:
                     return 200, "text/html; charset=utf-8", PAGE.read_bytes()
                 case ("GET", "state"):
                     return 200, JSON, json.dumps(self._shop.state()).encode()
+                case ("GET", "history"):
+                    return 200, JSON, json.dumps(list(self._shop.history)).encode()
+                case ("GET", "member.py"):
+                    return 200, TEXT, MEMBER.read_bytes()
                 case ("POST", "members"):
                     name = await self._shop.add_member()
                     return 201, JSON, json.dumps({"name": name}).encode()
+                case ("DELETE", "members"):
+                    await self._shop.kill_members()
                 case ("DELETE", "members", name):
                     await self._shop.kill_member(name)
                 case ("POST", "brokers", number, "stop"):

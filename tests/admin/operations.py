@@ -51,6 +51,7 @@ CALLS: dict[str, Call] = {
     "brokers.quorum": lambda a: a.brokers.quorum(),
     "brokers.remove_voter": lambda a: a.brokers.remove_voter(9, NO_ID),
     "brokers.unregister": lambda a: a.brokers.unregister(9),
+    "brokers.unregister_controller": lambda a: a.brokers.unregister_controller(9),
     "brokers.update_features": lambda a: a.brokers.update_features({"none.of.these": 1}),
     "configs.alter": lambda a: a.configs.alter({TOPIC: {"retention.ms": 60_000}}),
     "configs.describe": lambda a: a.configs.describe([TOPIC]),

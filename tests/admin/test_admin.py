@@ -40,14 +40,20 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.group_members import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.protocol.messages.records import DeleteRecordsRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
+from aiokafka.protocol.messages.topics import (
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+)
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
 from tests.admin.support import make_admin, simulated

@@ -11,6 +11,7 @@ from aiokafka.admin import AclOperation, FeatureLevels, FeatureUpgradeType
 from aiokafka.errors import (
     AdminItemsError,
     BrokerIdNotRegistered,
+    ControllerIdNotRegistered,
     DuplicateVoter,
     InvalidUpdateVersion,
     KafkaStorageError,
@@ -20,7 +21,11 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     VoterNotFound,
 )
-from aiokafka.protocol.messages.cluster import UnregisterBrokerRequest, UpdateFeaturesRequest
+from aiokafka.protocol.messages.cluster import (
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+    UpdateFeaturesRequest,
+)
 from aiokafka.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
@@ -145,6 +150,16 @@ async def test_a_broker_is_forgotten() -> None:
         await cluster.start_broker(2)
         found = await admin.brokers.describe_cluster()
         assert [broker.id for broker in found.brokers] == [0, 1, 2]
+
+
+async def test_a_controller_is_forgotten() -> None:
+    async with FakeCluster(3) as cluster, make_admin(cluster) as admin:
+        await cluster.stop_broker(2)
+        cluster.intercept(UnregisterControllerRequest, Fail(NotControllerError), times=1)
+        await admin.brokers.unregister_controller(2)
+        for gone in (2, 7):
+            with pytest.raises(ControllerIdNotRegistered, match=f"controller {gone}"):
+                await admin.brokers.unregister_controller(gone)
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.1", "2.8", "3.9", "4.3"])

@@ -21,8 +21,10 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.configs import DescribeConfigsRequest
-from aiokafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from aiokafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.support import make_admin
 

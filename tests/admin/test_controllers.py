@@ -18,15 +18,20 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.acls import CreateAclsRequest
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from aiokafka.protocol.messages.configs import DescribeConfigsRequest
-from aiokafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+)
 from aiokafka.protocol.messages.quorum import DescribeQuorumRequest
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
@@ -48,7 +53,7 @@ class Controllers:
             return None
         return DescribeClusterResponse(
             endpoint_type=2,
-            cluster_id="of-controllers",
+            cluster_id=self._cluster.state.cluster_id,
             controller_id=self.active,
             brokers=[
                 DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
@@ -69,7 +74,7 @@ async def test_calls_go_to_the_active_controller() -> None:
         async with controllers_admin(cluster) as admin:
             found = await admin.brokers.describe_cluster()
             assert ([each.id for each in found.brokers], found.controller_id) == ([0, 1, 2], 1)
-            assert found.cluster_id == "of-controllers"
+            assert found.cluster_id == cluster.state.cluster_id
             plain = await admin.describe_cluster()
             assert (len(plain["brokers"]), plain["controller_id"]) == (3, 1)
             await admin.topics.create([NewTopic("t", 1, 1)])
@@ -115,7 +120,8 @@ async def test_the_new_active_controller_is_found() -> None:
 SERVED = {
     *("acls.create", "acls.delete", "acls.describe"),
     *("brokers.add_voter", "brokers.describe_cluster", "brokers.features", "brokers.quorum"),
-    *("brokers.remove_voter", "brokers.unregister", "brokers.update_features"),
+    *("brokers.remove_voter", "brokers.unregister", "brokers.unregister_controller"),
+    "brokers.update_features",
     *("configs.alter", "configs.describe", "configs.set_exactly"),
     *("quotas.alter", "quotas.alter_all"),
     *("tokens.create", "tokens.describe", "tokens.expire", "tokens.renew"),

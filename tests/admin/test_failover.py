@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from aiokafka.admin import AIOKafkaAdminClient, OffsetSpec
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,

@@ -30,13 +30,13 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.protocol.messages.groups import ListGroupsRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.protocol.messages.records import DeleteRecordsRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
 )
 from aiokafka.structs import TopicPartition

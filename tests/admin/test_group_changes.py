@@ -11,6 +11,7 @@ import pytest
 from aiokafka.admin import OffsetReset, ResetRule
 from aiokafka.errors import (
     AdminItemsError,
+    GroupDeletionFailed,
     GroupIdNotFound,
     GroupSubscribedToTopic,
     NonEmptyGroup,
@@ -21,10 +22,13 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.groups import DeleteGroupsRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_delete import OffsetDeleteRequest
+from aiokafka.protocol.messages.group_members import LeaveGroupRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    OffsetDeleteRequest,
+)
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.support import (
@@ -60,6 +64,19 @@ async def test_groups_are_deleted_at_their_coordinators() -> None:
             assert list(caught.value.results) == ["c"]
             kinds = {group: type(error) for group, error in caught.value.errors.items()}
             assert kinds == {"used": NonEmptyGroup, "missing": GroupIdNotFound}
+
+
+async def test_the_brokers_reason_for_a_group_that_cannot_be_deleted() -> None:
+    def explain(response: DeleteGroupsResponse) -> None:
+        response.results[0].error_code = GroupDeletionFailed.errno
+        response.results[0].error_message = "its topology description is in use"
+
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await filled(cluster)
+        await commit(cluster, "g", {FIRST: 3})
+        cluster.intercept(DeleteGroupsRequest, Edit(explain))
+        with pytest.raises(GroupDeletionFailed, match="its topology description is in use"):
+            await admin.groups.delete(["g"])
 
 
 async def test_what_old_brokers_cannot_do() -> None:

@@ -19,10 +19,13 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
+from aiokafka.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.admin.support import FIRST, SECOND, commit, joined, make_admin, member, simulated
@@ -113,6 +116,8 @@ async def test_a_classic_group_is_described() -> None:
                 AclOperation.READ,
                 AclOperation.DELETE,
                 AclOperation.DESCRIBE,
+                AclOperation.DESCRIBE_CONFIGS,
+                AclOperation.ALTER_CONFIGS,
             }
             (one,) = found.members
             assert (one.instance_id, one.client_id) == ("one", "client-of-g")

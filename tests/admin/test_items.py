@@ -18,7 +18,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.records import DeleteRecordsRequest
+from aiokafka.protocol.messages.topics import DeleteRecordsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Silence
 from tests.admin.support import make_admin, simulated

@@ -15,9 +15,8 @@ from aiokafka.errors import (
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster, Silence
 from tests.admin.support import (

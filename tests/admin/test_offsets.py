@@ -14,7 +14,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.support import FIRST, SECOND, START, THIRD, filled, make_admin
 

@@ -16,17 +16,19 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages import share_group_describe, share_offsets, streams_group_describe
+from aiokafka.protocol.messages import share_groups, streams_groups
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.support import FIRST, SECOND, START, THIRD, filled, make_admin
 
 
 async def test_a_share_group_is_described() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
-        wire = share_group_describe
+        wire = share_groups
 
         def fill(response: Any) -> None:
-            topic = wire.TopicPartitions(topic_id=bytes(16), topic_name="t", partitions=[1, 0])
+            topic = wire.DescribedTopicPartitions(
+                topic_id=bytes(16), topic_name="t", partitions=[1, 0]
+            )
             member = wire.Member(
                 member_id="m",
                 rack_id="r",
@@ -34,7 +36,7 @@ async def test_a_share_group_is_described() -> None:
                 client_id="c",
                 client_host="/h",
                 subscribed_topic_names=["t"],
-                assignment=wire.Assignment(topic_partitions=[topic]),
+                assignment=wire.DescribedAssignment(topic_partitions=[topic]),
             )
             group = response.groups[0]
             group.error_code = 0
@@ -47,12 +49,12 @@ async def test_a_share_group_is_described() -> None:
         assert (found.protocol_type, found.assignor) == ("share", "simple")
         (one,) = found.members
         assert (one.assignment, one.rack, one.epoch) == ((FIRST, SECOND), "r", 3)
-        assert not cluster.requests(streams_group_describe.StreamsGroupDescribeRequest)
+        assert not cluster.requests(streams_groups.StreamsGroupDescribeRequest)
 
 
 async def test_a_streams_group_is_described() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
-        wire = streams_group_describe
+        wire = streams_groups
 
         def fill(response: Any) -> None:
             tasks = [wire.TaskIds(subtopology_id="0", partitions=[2, 1])]
@@ -74,7 +76,7 @@ async def test_a_streams_group_is_described() -> None:
             group = response.groups[0]
             group.error_code = 0
             group.group_state, group.group_epoch, group.assignment_epoch = "NotReady", 4, 4
-            group.topology = wire.Topology(epoch=7, subtopologies=None)
+            group.topology = wire.DescribedTopology(epoch=7, subtopologies=None)
             group.members = [member]
 
         cluster.intercept(wire.StreamsGroupDescribeRequest, Edit(fill))
@@ -90,12 +92,13 @@ async def test_a_streams_group_is_described() -> None:
 
 async def test_offsets_of_share_groups() -> None:
     async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
-        wire = share_offsets
+        wire = share_groups
 
         def fill(response: Any) -> None:
             partition = wire.DescribeShareGroupOffsetsResponsePartition
             for group in response.groups:
                 if group.group_id == "missing":
+                    group.error_code = GroupIdNotFound.errno
                     continue
                 group.error_code = 0
                 parts = [
@@ -122,7 +125,8 @@ async def test_offsets_of_share_groups() -> None:
 
 async def test_offsets_of_share_groups_are_changed() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
-        wire = share_offsets
+        wire = share_groups
+        cluster.intercept(wire.AlterShareGroupOffsetsRequest, Fail(GroupIdNotFound), times=1)
         with pytest.raises(GroupIdNotFound, match="share group 'g'"):
             await admin.groups.alter_share_offsets("g", {FIRST: 1, SECOND: 2})
         with pytest.raises(GroupIdNotFound, match="share group 'g'"):
@@ -155,7 +159,7 @@ async def test_the_lag_of_a_share_group() -> None:
             group.assignor_name, group.members = "simple", []
 
     def tell(response: Any) -> None:
-        wire = share_offsets
+        wire = share_groups
         places = ((0, 4, 3), (1, 4, -1), (2, -1, -1))
         parts = [
             wire.DescribeShareGroupOffsetsResponsePartition(
@@ -171,8 +175,8 @@ async def test_the_lag_of_a_share_group() -> None:
 
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         await filled(cluster)
-        cluster.intercept(share_group_describe.ShareGroupDescribeRequest, Edit(describe))
-        cluster.intercept(share_offsets.DescribeShareGroupOffsetsRequest, Edit(tell))
+        cluster.intercept(share_groups.ShareGroupDescribeRequest, Edit(describe))
+        cluster.intercept(share_groups.DescribeShareGroupOffsetsRequest, Edit(tell))
         found = (await admin.groups.lag(["g"]))["g"]
         assert (found.type, found.lag) == (GroupType.SHARE, 3 + 6)
         first, second, third = (found.partitions[tp] for tp in (FIRST, SECOND, THIRD))

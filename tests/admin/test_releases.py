@@ -13,9 +13,8 @@ from aiokafka.errors import (
     NotControllerError,
 )
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
-from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from aiokafka.protocol.messages.groups import DescribeGroupsRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
+from aiokafka.protocol.messages.groups import ConsumerGroupDescribeRequest, DescribeGroupsRequest
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster

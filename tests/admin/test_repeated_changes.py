@@ -21,19 +21,15 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages import (
     acls,
     configs,
+    group_offsets,
     groups,
-    incremental_alter_configs,
-    init_producer_id,
-    offset_commit,
-    offset_delete,
+    produce,
     quotas,
-    records,
     replicas,
     scram,
     topics,
 )
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 from aiokafka.testing import Cut, FakeCluster, Silence
 from tests.admin.operations import CALLS, prepared
 from tests.admin.support import make_admin, simulated
@@ -42,20 +38,20 @@ from tests.admin.support import make_admin, simulated
 CHANGES: dict[str, tuple[Any, type[BrokerResponseError] | None]] = {
     "acls.create": (acls.CreateAclsRequest, None),
     "acls.delete": (acls.DeleteAclsRequest, None),
-    "configs.alter": (incremental_alter_configs.IncrementalAlterConfigsRequest, None),
+    "configs.alter": (configs.IncrementalAlterConfigsRequest, None),
     "configs.set_exactly": (configs.AlterConfigsRequest, None),
-    "groups.alter_offsets": (offset_commit.OffsetCommitRequest, None),
+    "groups.alter_offsets": (group_offsets.OffsetCommitRequest, None),
     "groups.delete": (groups.DeleteGroupsRequest, GroupIdNotFound),
-    "groups.delete_offsets": (offset_delete.OffsetDeleteRequest, None),
+    "groups.delete_offsets": (groups.OffsetDeleteRequest, None),
     "quotas.alter": (quotas.AlterClientQuotasRequest, None),
-    "records.delete": (records.DeleteRecordsRequest, None),
+    "records.delete": (topics.DeleteRecordsRequest, None),
     "topics.apply": (topics.CreateTopicsRequest, TopicAlreadyExistsError),
     "topics.create": (topics.CreateTopicsRequest, TopicAlreadyExistsError),
     "topics.create_partitions": (topics.CreatePartitionsRequest, InvalidPartitionsError),
     "topics.delete": (topics.DeleteTopicsRequest, UnknownTopicOrPartitionError),
     "topics.elect_leaders": (replicas.ElectLeadersRequest, None),
     "topics.reassign": (replicas.AlterPartitionReassignmentsRequest, None),
-    "transactions.fence": (init_producer_id.InitProducerIdRequest, None),
+    "transactions.fence": (produce.InitProducerIdRequest, None),
     "users.delete": (scram.AlterUserScramCredentialsRequest, ResourceNotFound),
 }
 

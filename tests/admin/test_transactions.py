@@ -30,11 +30,11 @@ from aiokafka.errors import (
     TransactionalIdNotFound,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.list_transactions import ListTransactionsRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
+    ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
 from aiokafka.structs import TopicPartition

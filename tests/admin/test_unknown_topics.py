@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka.admin import AIOKafkaAdminClient, OffsetSpec, RecordsToDelete, SendTo
 from aiokafka.errors import AdminItemsError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from aiokafka.protocol.messages.records import DeleteRecordsRequest
+from aiokafka.protocol.messages.topics import DeleteRecordsRequest
 from aiokafka.protocol.messages.transaction_admin import DescribeProducersRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster

@@ -137,6 +137,8 @@ async def test_an_error_names_the_argument(case: str) -> None:
 def test_a_rule_takes_whole_numbers() -> None:
     with pytest.raises(TypeError, match="count: "):
         ResetRule.shift_by(1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="ago: "):
+        ResetRule.duration(1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="offset: "):
         ResetRule.to_offset("3")  # type: ignore[arg-type]
 

@@ -13,6 +13,7 @@ import signal
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,6 +82,16 @@ class Report:
             f"{share}: {self.seconds:.0f} s, {self.repeats} repeats, {pause}; "
             f"events: {_counts(self.events)}; work ended: {_counts(self.ends)}{copies}"
         )
+
+
+async def _to_its_end(function: Callable[..., object], *arguments: object) -> None:
+    """Run `function` in a thread. A cancelled call waits for the thread: otherwise a broker that it
+    starts is started a second time."""
+    thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        await asyncio.shield(thread)
+    finally:
+        await asyncio.wait([thread])
 
 
 def _counts(counter: Counter[str]) -> str:
@@ -287,9 +298,9 @@ class Chain:
             if event == "broker kill -9":
                 self._cluster.kill(node)
             else:
-                await asyncio.to_thread(self._cluster.terminate, node, 10)
+                await _to_its_end(self._cluster.terminate, node, 10)
             await asyncio.sleep(self._random.uniform(0, 4))
-            await asyncio.to_thread(self._cluster.restart, node)
+            await _to_its_end(self._cluster.restart, node)
             await self._until_in_sync()
             await self._move_leaders()
 

@@ -18,6 +18,12 @@ collect_ignore_glob = [] if importlib.util.find_spec("click") else ["test_*.py"]
 RIGHTS = {"authorizer.class.name": "an.Authorizer", "super.users": "User:ANONYMOUS"}
 
 
+@pytest.fixture(autouse=True)
+def own_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands neither read nor write the profiles of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
+
+
 @pytest.fixture
 def served() -> Iterator[Served]:
     """Yield a cluster of two brokers that runs beside the test."""

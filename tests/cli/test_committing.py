@@ -14,7 +14,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 

@@ -13,9 +13,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import GroupDescription, GroupMember, GroupState, GroupType, StreamsTasks
 from aiokafka.cli.groups import member_rows
-from aiokafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from aiokafka.protocol.messages.share_offsets import DescribeShareGroupOffsetsRequest
-from aiokafka.testing import Edit, Silence
+from aiokafka.errors import ClusterAuthorizationFailedError
+from aiokafka.protocol.messages.groups import DescribeGroupsRequest
+from aiokafka.protocol.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
+from aiokafka.testing import Edit, Fail, Silence
 from tests.cli.support import Cli, environment, process
 
 
@@ -74,14 +78,13 @@ def test_single_offsets_are_set_and_deleted(cli: Cli) -> None:
     for wrong in ("orders-0", "orders-0=-5", "orders-0=x", "orders=1", "=1"):
         done = cli.run("groups", "set-offsets", "billing", wrong, "--yes")
         assert (done.code, done.err.count("\n")) == (2, 1), done.err
-    # There are none in a fake cluster.
-    for arguments in (
-        ("offsets", "jobs", "--share"),
-        ("set-offsets", "jobs", "orders-0=1", "--share", "--yes"),
-        ("delete-offsets", "jobs", "orders", "--share", "--yes"),
-    ):
-        done = cli.run("groups", *arguments)
-        assert done.code == 5 and "jobs" in done.err
+    share = ("jobs", "--share")
+    done = cli.run("groups", "offsets", *share)
+    assert done.code == 5 and "jobs" in done.err  # there is no such group yet
+    cli("groups", "set-offsets", "jobs", "orders-0=1", "--share", "--yes")
+    assert keyed(cli.rows("groups", "offsets", *share), "start_offset") == {0: 1}
+    cli("groups", "delete-offsets", "jobs", "orders", "--share", "--yes")
+    assert keyed(cli.rows("groups", "offsets", *share), "start_offset") == {}
 
 
 @pytest.mark.usefixtures("billing")
@@ -172,6 +175,44 @@ def test_lag_is_watched_though_brokers_are_silent_for_a_while(cli: Cli) -> None:
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=30)
     assert child.returncode == 130
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_a_watched_group_may_be_deleted_and_created_again(cli: Cli) -> None:
+    child = process(
+        *("groups", "lag", "billing", "--watch", "--interval", "0.05", "--output", "json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    assert child.stdout is not None and child.stderr is not None
+    assert b'"orders"' in child.stdout.readline()
+    cli("groups", "delete", "billing", "--yes")
+    assert b"group 'billing' does not exist" in child.stderr.readline()
+    cli("groups", "set-offsets", "billing", "orders-0=9", "--yes")
+    while b'"committed": 9' not in (line := child.stdout.readline()):
+        assert line
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert child.returncode == 130
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_watching_ends_with_a_fatal_error(cli: Cli) -> None:
+    child = process(
+        *("groups", "lag", "billing", "--watch", "--interval", "0.05", "--output", "json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    assert child.stdout is not None
+    assert b'"orders"' in child.stdout.readline()
+    cli.served.cluster.intercept(DescribeGroupsRequest, Fail(ClusterAuthorizationFailedError))
+    _, err = child.communicate(timeout=30)
+    assert b"not authorized for this operation on the cluster" in err
+    assert child.returncode == 4
 
 
 @pytest.mark.usefixtures("billing")

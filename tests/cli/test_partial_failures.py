@@ -13,10 +13,10 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
 )
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Edit, Fail, Silence
 from tests.cli.support import Cli
 

@@ -16,8 +16,7 @@ import pytest
 
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownMemberIdError
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.group_members import HeartbeatRequest, LeaveGroupRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
 from aiokafka.structs import TopicPartition

@@ -206,6 +206,13 @@ def test_option_values_have_types(text: str, expected: tuple[str, object]) -> No
     assert option_value(text) == expected
 
 
+def test_the_password_of_a_proxy_is_not_public() -> None:
+    assert option_value("proxy.url=http://h:1") == ("proxy_url", "http://h:1")
+    with pytest.raises(KafkaConfigurationError, match="AIOKAFKA_DEFAULTS") as caught:
+        option_value("proxy_url=http://bob:pa55word@h:1")
+    assert "pa55word" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -72,6 +72,8 @@ def test_what_cannot_be_looked_into_is_named_beside_what_hangs(cli: Cli) -> None
 
 def test_brokers_and_members(cli: Cli) -> None:
     assert cli.run("brokers", "unregister", "9", "--yes").code == 5
+    assert cli.run("brokers", "unregister-controller", "9", "--yes").code == 5
+    assert cli("brokers", "unregister-controller", "1", "--yes")
     assert cli.run("brokers", "set-features", "none.of.these=1", "--dry-run").code == 1
     assert cli.run("brokers", "set-features", "metadata.version").code == 2
     assert cli.run("groups", "remove-members", "billing", "--yes").code == 2

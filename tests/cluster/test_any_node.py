@@ -18,8 +18,8 @@ from aiokafka.errors import (
     RequestTimedOutError,
     TopicAuthorizationFailedError,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import new_producer

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import pytest
+
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.messages import MetadataRequest
 from aiokafka.testing import Cut, FaultProxy
 from aiokafka.testing.simulation import Simulation, simulate
@@ -84,3 +88,75 @@ def test_a_broker_is_known_by_the_name_that_its_connection_was_made_by() -> None
             return [cluster.log("t", partition).end_offset for partition in range(2)]
 
     assert simulate(main) == [2, 2]
+
+
+def test_names_that_get_an_address_later_are_waited_for() -> None:
+    """KIP-909: a program may start before its brokers are in the DNS."""
+
+    async def main(simulation: Simulation) -> tuple[tuple[int, ...], float]:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(brokers=1) as cluster:
+            port = cluster.bootstrap_servers.partition(":")[2]
+            names = simulation.network.names
+            loop.call_later(20.0, names.__setitem__, "late.example", ["127.0.0.1"])
+            async with AIOKafkaClient(
+                bootstrap_servers=[f"never.example:{port}", f"late.example:{port}"],
+                bootstrap_resolve_timeout_ms=30_000,
+                request_timeout_ms=5000,
+            ) as client:
+                return client.cluster.node_ids, loop.time()
+
+    nodes, at = simulate(main)
+    assert nodes == (0,)
+    assert 20.0 <= at < 23.0
+
+
+@pytest.mark.parametrize(("limit_ms", "expected"), [(0, 0.0), (3000, 3.0)])
+def test_names_that_get_no_address_are_an_error(limit_ms: int, expected: float) -> None:
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        client = AIOKafkaClient(
+            bootstrap_servers=["a.example:9092", "b.example:9092"],
+            bootstrap_resolve_timeout_ms=limit_ms,
+        )
+        with pytest.raises(KafkaConnectionError, match="Unable to bootstrap") as caught:
+            await client.bootstrap()
+        for name in ("a.example:9092", "b.example:9092", "cannot resolve the host name"):
+            assert name in str(caught.value)
+        assert ("bootstrap_resolve_timeout_ms=3000" in str(caught.value)) == bool(limit_ms)
+        await client.close()
+        return loop.time()
+
+    assert expected <= simulate(main) <= expected + 0.6
+
+
+def test_a_name_that_the_resolver_hangs_on_delays_no_other_name() -> None:
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(brokers=1) as cluster:
+            simulation.network.name_delay = 1.0
+            server = cluster.bootstrap_servers
+            async with AIOKafkaClient(
+                bootstrap_servers=["slow.example:9092", server],
+                bootstrap_resolve_timeout_ms=30_000,
+            ):
+                return loop.time()
+
+    assert simulate(main) < 0.9
+
+
+def test_a_cancelled_wait_for_names_ends_and_the_client_can_start_again() -> None:
+    async def main(simulation: Simulation) -> tuple[int, ...]:
+        async with simulation.cluster(brokers=1) as cluster:
+            port = cluster.bootstrap_servers.partition(":")[2]
+            client = AIOKafkaClient(
+                bootstrap_servers=f"late.example:{port}", bootstrap_resolve_timeout_ms=30_000
+            )
+            with pytest.raises(asyncio.TimeoutError):
+                async with timeout(2.0):
+                    await client.bootstrap()
+            simulation.network.names["late.example"] = ["127.0.0.1"]
+            async with client:
+                return client.cluster.node_ids
+
+    assert simulate(main) == (0,)

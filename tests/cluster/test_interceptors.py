@@ -554,6 +554,28 @@ async def test_on_consume_cannot_read(cluster: FakeCluster, start: Start) -> Non
     assert await consumer.position(T0) == 1
 
 
+@BOTH
+async def test_a_task_of_a_plain_on_consume_cannot_read(
+    cluster: FakeCluster, start: Start, how: str
+) -> None:
+    """The interceptor waits for the task, so the task would wait for itself."""
+
+    class Returns(ConsumerInterceptor):
+        def on_consume(self, records: Records) -> Any:
+            return asyncio.gather(asyncio.create_task(self.read()))
+
+        async def read(self) -> None:
+            with pytest.raises(IllegalStateError, match="on_consume"):
+                await consumer.getone()
+            tried.append(await consumer.position(T0))
+
+    tried: list[int] = []
+    fill(cluster, 0, 3, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Returns()])
+    async with timeout(10):
+        assert await one_by_one(consumer, 3, how) == tried == [0, 1, 2]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python cannot tell what was cancelled")
 async def test_interceptors_that_await_what_was_cancelled_here(
     cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture

@@ -74,10 +74,6 @@ def _advertise(cluster: FakeCluster, proxy: FaultProxy, broker_id: int = 0) -> N
     cluster.advertise(broker_id, host, int(port))
 
 
-def _name_the_logical_cluster(response: Any) -> None:
-    response.cluster_id = "logical"
-
-
 def _send_back(response: Any) -> None:
     response.error_code = 129  # REBOOTSTRAP_REQUIRED (KIP-1102)
 
@@ -154,7 +150,7 @@ def test_a_producer_leaves_the_former_cluster_where_the_new_one_has_its_addresse
                 for broker_id, proxy in enumerate(names):
                     _advertise(cluster, proxy, broker_id)
                 if has_same_id:
-                    cluster.intercept(MetadataRequest, Edit(_name_the_logical_cluster))
+                    cluster.state.cluster_id = "logical"
             async with AIOKafkaProducer(bootstrap_servers=first.address) as producer:
                 for partition in partitions:
                     await producer.send_and_wait("t", b"record", partition=partition)

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.interceptors import ProducerInterceptor, ProducerRecord
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, values
+from tests.support.producers import TOPIC
 
 # More than may wait for their turn.
 BURST = 1500
@@ -57,7 +57,8 @@ def test_what_it_sends_does_not_wait_for_room_that_it_makes_itself(wait: Any) ->
                 for _ in range(BURST):
                     await producer.send(TOPIC, b"x", partition=0)
                 await producer.flush()
-                await cluster.wait_for(lambda: len(values(cluster, topic="copies")) == BURST, 60)
+                copies = cluster.log("copies")
+                await cluster.wait_for(lambda: copies.end_offset == BURST, 60)
                 assert loop.time() - began < 20
 
     producer: Any = None

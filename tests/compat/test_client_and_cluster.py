@@ -56,6 +56,16 @@ async def test_a_request_to_no_broker() -> None:
     await client.close()
 
 
+async def test_a_request_without_a_connection_group() -> None:
+    """Wrappers of `send` with their own default pass on None."""
+    async with FakeCluster() as cluster:
+        async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+            node = client.get_random_node()
+            for _ in range(2):
+                response = await client.send(node, MetadataRequest([]), group=None)
+                assert response.brokers
+
+
 async def test_a_forced_update_shows_all_topics_to_a_client_that_uses_none() -> None:
     """So health checks look for a topic, before anything is sent to it."""
     async with FakeCluster() as cluster:

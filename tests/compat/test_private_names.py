@@ -166,7 +166,7 @@ async def test_names_of_producers(cluster: FakeCluster) -> None:
     ) as producer:
         await producer.partitions_for("u")
         assert producer._closed is False
-        assert producer._key_serializer is str.encode
+        assert producer._key_serializer("k") == b"k"
         assert producer._value_serializer is None
         assert producer._partition("u", None, "k", None, b"k", None) in {0, 1, 2}
         assert producer._partition("u", 1, None, None, None, None) == 1
@@ -400,3 +400,23 @@ def test_tests_say_what_members_had() -> None:
     for old, new in (("b", "c"), ("c", "a")):
         moves.move_partition(TopicPartition("t", 1), old, new)
     assert moves.are_sticky()
+
+
+async def test_faust_reads_records_whose_deserializers_await(cluster: FakeCluster) -> None:
+    async def later(data: bytes) -> int:
+        await asyncio.sleep(0)
+        return int(data)
+
+    for number in range(6):
+        cluster.log("t").append(b"%d" % number)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=later,
+    ) as consumer:
+        consumer.assign([TP])
+        found = [await consumer._fetcher.next_record([TP])]
+        while len(found) < 6:
+            records = await consumer._fetcher.fetched_records((TP,), timeout=5, max_records=3)
+            found += records.get(TP, [])
+    assert [record.value for record in found] == [*range(6)]

@@ -23,7 +23,7 @@ from aiokafka.errors import (
     KafkaConnectionError,
     ProducerFenced,
 )
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0, MetadataResponse_v5
 from aiokafka.record import MemoryRecords  # type: ignore[attr-defined]
 from aiokafka.structs import OffsetAndTimestamp

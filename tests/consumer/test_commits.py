@@ -15,7 +15,12 @@ from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.consumer.group.commits import CommitQueue, QueuedCommit
-from aiokafka.consumer.position.committed import OffsetConnection
+from aiokafka.consumer.position.committed import (
+    CommittedOffset,
+    Identity,
+    OffsetConnection,
+    OffsetsToCommit,
+)
 from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
@@ -30,16 +35,17 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
 )
 from aiokafka.net.connection import BrokerConnection
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages.group_members import SyncGroupRequest, SyncGroupResponse
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
 )
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, T2, Start, fill, read
 from tests.support.groups import until
@@ -64,6 +70,45 @@ async def test_a_second_consumer_goes_on_where_the_first_committed(
     second.seek(T0, 0)
     assert await second.seek_to_committed(T0) == {T0: 7}
     assert await read(second, 3) == [(0, 7), (0, 8), (0, 9)]
+
+
+async def test_a_read_after_a_commit_does_not_wait_for_other_tasks(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """They ran while the commit waited for its response."""
+    await cluster.create_topic("t", partitions=1)
+    fill(cluster, 0, 10)
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    await read(consumer, 1)
+    cluster.intercept(OffsetCommitRequest, Delay(0.01))
+    for number in range(1, 10):
+        await consumer.commit()
+        ran: list[int] = []
+        asyncio.get_running_loop().call_soon(ran.append, number)
+        assert await read(consumer, 1) == [(0, number)]
+        assert not ran
+
+
+@pytest.mark.real_time
+async def test_reads_after_many_commits_let_other_tasks_run_soon(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Each commit let them run, however long the work on its record took."""
+    await cluster.create_topic("t", partitions=1)
+    fill(cluster, 0, 200)
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    for _ in range(50):
+        await consumer.getone()
+        await consumer.commit()
+    loop = asyncio.get_running_loop()
+    ran: list[int] = []
+    loop.call_soon(ran.append, 0)
+    for _ in range(4):
+        await consumer.getone()
+        busy_until = loop.time() + 0.002
+        while loop.time() < busy_until:
+            pass
+    assert ran
 
 
 async def test_metadata_and_leader_epoch_are_kept(cluster: FakeCluster, start: Start) -> None:
@@ -583,7 +628,7 @@ async def test_a_thousand_commits_of_one_partition() -> None:
 # == The connection that carries commits ===========================================================
 
 
-_WITH_NAMES = 9
+FAR = 2.0**40  # a deadline
 
 
 @pytest.fixture
@@ -601,7 +646,9 @@ async def shared(client: AIOKafkaClient) -> BrokerConnection:
     return await client.connection(0, ConnectionGroup.COORDINATION)
 
 
-def commit(connection: OffsetConnection, offset: int) -> asyncio.Task[object]:
+def commit(
+    connection: OffsetConnection, offset: int, deadline: float = FAR
+) -> asyncio.Task[object]:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
@@ -609,7 +656,8 @@ def commit(connection: OffsetConnection, offset: int) -> asyncio.Task[object]:
     request = OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
     )
-    sent = connection.commit(0, lambda _: request, _WITH_NAMES, {})
+    offsets = OffsetsToCommit({T0: CommittedOffset(offset)}, {}, Identity())
+    sent = connection.commit(offsets, deadline, lambda *_: request, lambda *_: None, 0)
     return asyncio.get_running_loop().create_task(sent)
 
 
@@ -618,13 +666,46 @@ def synchronise(connection: BrokerConnection) -> asyncio.Future[SyncGroupRespons
     return connection.send_nowait(request)
 
 
+@pytest.mark.parametrize("order", [(3, 5, 4), (5, 4, 3)])
+def test_each_commit_ends_at_its_own_deadline(order: tuple[int, ...]) -> None:
+    """One timer serves all of them, and the connection stays open for their late responses."""
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        ended: dict[int, float] = {}
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+                shared = await client.connection(0, ConnectionGroup.COORDINATION)
+                connection = OffsetConnection(client, (SyncGroupRequest,))
+                answers, began = asyncio.Event(), loop.time()
+
+                async def attempt(seconds: int) -> None:
+                    with pytest.raises(asyncio.TimeoutError):
+                        await commit(connection, seconds, began + seconds)
+                    ended[seconds] = loop.time() - began
+
+                with cluster.intercept(OffsetCommitRequest, Hold(answers)):
+                    await asyncio.gather(*map(attempt, order))
+                    assert shared.in_flight == 3
+                    answers.set()
+                    await until(cluster, lambda: not shared.in_flight)
+                await commit(connection, 9, loop.time() + 5)
+                assert shared.is_open
+                assert cluster.groups.committed("g", "t") == 9
+                connection.close()
+        assert ended == {seconds: pytest.approx(seconds, abs=0.1) for seconds in order}
+
+    simulate(main)
+
+
 async def test_a_membership_that_waits_for_nothing_shares_its_connection(
     cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
 ) -> None:
     connection = OffsetConnection(client, (SyncGroupRequest,))
     opened = cluster.connections
     await commit(connection, 1)
-    assert await connection.select(0) is shared
+    assert await connection.select(0, FAR) is shared
     assert cluster.groups.committed("g", "t") == 1
     assert cluster.connections == opened
 
@@ -641,10 +722,10 @@ async def test_a_commit_passes_what_the_coordinator_keeps(
         assert not sync.done()
         # The response to one that was cancelled is still due.
         sync.cancel()
-        assert await connection.select(0) is not shared
+        assert await connection.select(0, FAR) is not shared
         others_sync.set()
         await until(cluster, lambda: not shared.in_flight)
-    assert await connection.select(0) is shared
+    assert await connection.select(0, FAR) is shared
 
 
 async def test_no_commit_passes_a_cancelled_one_before_a_join(
@@ -678,7 +759,7 @@ async def test_no_commit_passes_a_cancelled_one_after_a_join(
             first.cancel()
             others_sync.set()
             await asyncio.wait([sync])
-            aside = await connection.select(0)
+            aside = await connection.select(0, FAR)
             assert aside is not shared
             second = commit(connection, 2)
             await until(cluster, lambda: aside.in_flight == 2)
@@ -697,14 +778,14 @@ async def test_no_commit_passes_one_that_a_throttled_connection_sends_later(
     others_sync = asyncio.Event()
     with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
         sync = synchronise(shared)
-        aside = await connection.select(0)
+        aside = await connection.select(0, FAR)
         with cluster.intercept(OffsetCommitRequest, Edit(throttle), times=1):
             await commit(connection, 1)
         second = commit(connection, 2)
         others_sync.set()
         await sync
         assert not aside.in_flight
-        assert await connection.select(0) is aside
+        assert await connection.select(0, FAR) is aside
         second.cancel()
         await asyncio.wait([second])
-    assert await connection.select(0) is shared
+    assert await connection.select(0, FAR) is shared

@@ -22,9 +22,13 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommit,
 )
+from aiokafka.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.groups import CommittedOffset
 from aiokafka.testing.simulation import Simulation, simulate

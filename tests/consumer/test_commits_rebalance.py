@@ -27,11 +27,13 @@ from aiokafka.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.protocol.messages.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetCommitResponse
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold, RequestContext
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumer_protocol import CONFIG

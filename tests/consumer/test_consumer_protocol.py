@@ -10,17 +10,19 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka._metadata.topic_names import TopicNames
 from aiokafka.client import AIOKafkaClient
-from aiokafka.consumer.group.kip848 import TopicNames
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError, IllegalOperation, IllegalStateError
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
+from aiokafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+)
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Edit, FakeCluster, Hold, RequestContext, Silence
 from aiokafka.testing.simulation import Simulation, simulate

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerState, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._health import NodeHealth
@@ -41,14 +41,16 @@ from aiokafka.errors import (
     UnsupportedAssignor,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.consumer_group_heartbeat import (
+from aiokafka.protocol.messages.group_members import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.actions import Action
@@ -113,6 +115,34 @@ async def test_a_member_that_is_removed_in_its_listener(four: FakeCluster, start
     assert log.calls == [("assigned", ALL), ("lost", ALL), ("assigned", ALL)]
 
 
+async def test_a_member_that_is_removed_while_its_application_does_not_poll(
+    four: FakeCluster, start: Start
+) -> None:
+    """The membership task first sees that the application does not poll, because the listener ends
+    after both events."""
+    fill(four, 0, 1)
+    entered, released = asyncio.Event(), asyncio.Event()
+
+    class Slow(Log):
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            super().on_partitions_assigned(assigned)
+            entered.set()
+            await released.wait()
+
+    log = Slow()
+    consumer = await start(four, **OPTIONS, max_poll_interval_ms=200)
+    consumer.subscribe(["t"], listener=log)
+    await entered.wait()
+    four.groups.expire("g", consumer.group_metadata().member_id)
+    await until(four, lambda: not is_member(consumer))
+    await until(four, lambda: consumer.health().state is ConsumerState.POLL_OVERDUE)
+    released.set()
+    await until(four, lambda: len(log.calls) == 2)
+    assert log.calls == [("assigned", ALL), ("lost", ALL)]
+    assert await read(consumer, 1) == [(0, 0)]
+    assert log.calls[2:] == [("assigned", ALL)]
+
+
 async def test_a_commit_finds_out_that_the_member_was_removed(
     four: FakeCluster, start: Start
 ) -> None:
@@ -125,6 +155,25 @@ async def test_a_commit_finds_out_that_the_member_was_removed(
     assert not is_member(consumer)
     script.remove()
     await until(four, lambda: shares(consumer) == [4])
+
+
+async def test_a_heartbeat_of_a_membership_that_has_ended_does_not_count(
+    four: FakeCluster, start: Start
+) -> None:
+    """The coordinator still counts the member when the heartbeat arrives. The member joins again
+    nevertheless: it has dropped its partitions."""
+    log = Log()
+    consumer = await listening(four, start, log, enable_auto_commit=False)
+    released = asyncio.Event()
+    with four.intercept(ConsumerGroupHeartbeatRequest, Hold(released)) as script:
+        await script.wait()
+        four.intercept(OffsetCommitRequest, Fail(UnknownMemberIdError), times=1)
+        with pytest.raises(CommitFailedError):
+            await consumer.commit({T0: 1})
+        await until(four, lambda: ("lost", ALL) in log.calls)
+    released.set()
+    await until(four, lambda: log.calls[-2:] == [("lost", ALL), ("assigned", ALL)])
+    assert [beat.member_epoch for beat in beats(four)].count(0) == 2
 
 
 # -- lost answers, coordinators that move ----------------------------------------------------------

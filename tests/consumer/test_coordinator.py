@@ -43,16 +43,16 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.health import ConsumerState
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.protocol.messages.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold, RequestContext, Silence
 from aiokafka.testing.actions import Action
 from aiokafka.testing.simulation import Simulation, simulate

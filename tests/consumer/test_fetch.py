@@ -47,7 +47,6 @@ from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.parallel.support import make_parallel
 from tests.support.consumers import T0, T1, T2, Start, fill, partition_error, queued, read
 from tests.support.groups import until
 
@@ -126,6 +125,42 @@ async def test_max_records_limits_all_partitions_together_and_turns(
     assert sorted(served) == sorted([0, 1, 2] * 30)
     fill(cluster, 0, 10)
     assert sum(map(len, (await consumer.getmany(timeout_ms=1000)).values())) <= 7
+
+
+async def test_calls_for_one_record_serve_partitions_in_turn(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=3)
+    for number in range(3):
+        fill(cluster, number, 30, batch=10)
+    consumer = await start(cluster, "t", max_poll_records=1)
+    seen: list[tuple[int, int]] = []
+    while len(seen) < 90:
+        for batch in (await consumer.getmany(timeout_ms=1000)).values():
+            seen += [(record.partition, record.offset) for record in batch]
+    assert [number for number, _ in seen] == [number for number, _ in seen[:3]] * 30
+    for number in range(3):
+        assert [offset for of, offset in seen if of == number] == list(range(30))
+
+
+async def test_calls_for_few_records_return_none_of_a_paused_partition(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    for number in range(2):
+        fill(cluster, number, 30, batch=30)
+    consumer = await start(cluster, "t")
+    await consumer.getone(T0)
+    await consumer.getone(T1)
+    seen: list[int] = []
+    for _ in range(10):
+        consumer.pause(T0)
+        seen += [tp.partition for tp in await consumer.getmany(timeout_ms=1000, max_records=2)]
+        consumer.resume(T0)
+        consumer.pause(T1)
+        seen += [tp.partition for tp in await consumer.getmany(timeout_ms=1000, max_records=1)]
+        consumer.resume(T1)
+    assert seen == [1, 0] * 10
 
 
 async def test_getone_serves_partitions_in_turn(cluster: FakeCluster, start: Start) -> None:
@@ -414,7 +449,7 @@ async def test_topics_and_partitions(cluster: FakeCluster, start: Start) -> None
 
 
 @pytest.mark.parametrize(
-    "version", ["0.9", "0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3"]
+    "version", ["0.9", "0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3", "4.4"]
 )
 async def test_every_release(start: Start, version: str) -> None:
     async with FakeCluster(brokers=2, as_version=version) as cluster:
@@ -564,76 +599,6 @@ async def test_one_call_decompresses_so_much(
     assert max(sizes) * size <= bound + size
     # And not one by one.
     assert len(sizes) < count / 2
-
-
-# == Deserializers that return an awaitable are rejected ===========================================
-
-
-# That no coroutine is left to be collected unawaited is what the suite's filter of warnings says.
-
-SIDES = pytest.mark.parametrize("side", ["key", "value"])
-
-
-async def deserialize(data: bytes) -> str:
-    return data.decode()
-
-
-def refused(side: str) -> Any:
-    return pytest.raises(TypeError, match=f"^{side}_deserializer returned an awaitable")
-
-
-@pytest.fixture
-async def topic(cluster: FakeCluster) -> str:
-    await cluster.create_topic("t")
-    for number in range(3):
-        cluster.log("t").append(b"%d" % number, key=b"key")
-    return "t"
-
-
-@SIDES
-async def test_reading(cluster: FakeCluster, start: Start, topic: str, side: str) -> None:
-    consumer = await start(cluster, topic, **{f"{side}_deserializer": deserialize})
-    for _ in range(2):  # the record is not passed
-        with refused(side):
-            await consumer.getone()
-        with refused(side):
-            await consumer.getmany(timeout_ms=5000)
-        with refused(side):
-            async for _ in consumer:
-                pass
-
-
-async def test_a_key_that_is_awaitable_beside_a_value_that_is_invalid(
-    cluster: FakeCluster, start: Start, topic: str
-) -> None:
-    consumer = await start(
-        cluster, topic, key_deserializer=deserialize, value_deserializer=lambda _: 1 / 0
-    )
-    with refused("key"):
-        await consumer.getone()
-
-
-async def test_an_awaitable_behind_plain_values(
-    cluster: FakeCluster, start: Start, topic: str
-) -> None:
-    loop = asyncio.get_running_loop()
-    results: list[Any] = [1, None, loop.create_future()]
-    consumer = await start(cluster, topic, value_deserializer=lambda data: results[int(data)])
-    assert [(await consumer.getone()).value for _ in range(2)] == [1, None]
-    with refused("value"):
-        await consumer.getone()
-
-
-@SIDES
-async def test_parallel(cluster: FakeCluster, topic: str, side: str) -> None:
-    processor = make_parallel(cluster, topic, consumer={f"{side}_deserializer": deserialize})
-
-    async def handle(_: Any) -> None:
-        raise AssertionError("it was called with a record")
-
-    with refused(side):
-        async with processor:
-            await processor.run(handle)
 
 
 # == Seeking forward within the buffered records ===================================================
@@ -898,7 +863,7 @@ def test_a_session_evicted_with_an_answer_starts_again() -> None:
     ("error", "kept"),
     [
         (FetchSessionIdNotFound, 0),
-        (FetchSessionTopicIdError, 0),
+        (FetchSessionTopicIdError, 7),
         (InvalidFetchSessionEpoch, 7),
     ],
 )

@@ -27,15 +27,23 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RawBytes
-from tests.support.consumers import T0, T1, Start, client_of, fill, partition_error, read
+from tests.support.consumers import T0, T1, Start, client_of, fill, partition_error, queued, read
 
 # == Fetches with errors, lost connections and slow brokers ========================================
 
@@ -314,6 +322,25 @@ async def test_without_a_policy_the_application_decides(cluster: FakeCluster, st
     assert await consumer.position(T0) == 99
     consumer.seek(T0, 8)
     assert await read(consumer, 2) == [(0, 8), (0, 9)]
+
+
+async def test_retention_behind_the_buffered_records_does_not_skip_them(start: Start) -> None:
+    """
+    1. Five records are buffered; the fetch position is behind them.
+    2. Retention deletes more: the next fetch gets OFFSET_OUT_OF_RANGE.
+    3. The buffered records are valid. The reset policy applies to what follows them.
+    """
+    async with FakeCluster(brokers=1) as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 5)
+        consumer = await start(cluster, "t")
+        await cluster.wait_for(lambda: queued(consumer) == [1])
+        refused = cluster.intercept(FetchRequest, partition_error(OffsetOutOfRangeError))
+        fill(cluster, 0, 5)
+        cluster.log("t").delete_before(8)
+        await cluster.wait_for(lambda: refused.hits > 2)
+        refused.remove()
+        assert await read(consumer, 7) == [(0, n) for n in (0, 1, 2, 3, 4, 8, 9)]
 
 
 @pytest.mark.parametrize("policy", ["earliest", "none"])
@@ -923,13 +950,16 @@ async def test_brokers_that_send_us_round_in_circles(start: Start, named: int) -
         assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
 
 
+@pytest.mark.parametrize("error", [OffsetOutOfRangeError, TopicAuthorizationFailedError])
 @pytest.mark.parametrize("moved", ["from a replica", "from a leader"])
-async def test_out_of_range_from_a_broker_that_was_left(start: Start, moved: str) -> None:
-    """It comes when the partition is read elsewhere: it says nothing of the leader's log.
+async def test_an_error_from_a_broker_that_was_left(
+    start: Start, moved: str, error: type[errors.BrokerResponseError]
+) -> None:
+    """The partition is read from another broker by then, so the error must not count.
 
-    1. The fetch of the replica (or old leader) is under way.
+    1. The fetch of the replica (or old leader) is in flight.
     2. The partition moves to another broker.
-    3. The first one answers OFFSET_OUT_OF_RANGE.
+    3. The first broker responds with the error.
     """
     async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
         await cluster.create_topic("t", assignment={0: [0, 1]})
@@ -940,7 +970,7 @@ async def test_out_of_range_from_a_broker_that_was_left(start: Start, moved: str
 
         async def answer(request: Any, context: Any) -> Any:
             await release.wait()
-            return partition_error(OffsetOutOfRangeError)
+            return partition_error(error)
 
         consumer = await start(cluster, "t", auto_offset_reset="none", **rack)
         consumer.seek(T0, 5)

@@ -22,13 +22,10 @@ from aiokafka.errors import (
     KafkaError,
     KafkaUnreachableError,
 )
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
+from aiokafka.protocol.messages.group_members import HeartbeatRequest, JoinGroupRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read

@@ -168,7 +168,7 @@ async def test_what_replaces_getone_of_one_consumer_gets_every_record(
     assert await offsets(aiter(consumer), 300) == seen == list(range(1, 300))
 
 
-@pytest.mark.parametrize("way", ["loop", "getone"])
+@pytest.mark.parametrize("way", ["loop", "getone", "getmany"])
 async def test_a_slow_body_does_not_keep_other_tasks_waiting_for_the_next_records(
     consumer: AIOKafkaConsumer, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -184,7 +184,11 @@ async def test_a_slow_body_does_not_keep_other_tasks_waiting_for_the_next_record
 
     async def one_by_one() -> AsyncIterator[Record]:
         while True:
-            yield await consumer.getone()
+            if way == "getone":
+                yield await consumer.getone()
+            else:
+                for batch in (await consumer.getmany(timeout_ms=1000, max_records=1)).values():
+                    yield batch[0]
 
     task = asyncio.create_task(other())
     async for record in consumer if way == "loop" else one_by_one():

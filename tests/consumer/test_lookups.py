@@ -19,20 +19,22 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
     UnsupportedForMessageFormatError,
 )
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchRequest,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-)
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchResponse
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
 from aiokafka.testing import Cut, Edit, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
@@ -485,7 +487,7 @@ async def test_a_partition_that_a_response_lacks_is_asked_for_again(
         for topic in response.topics:
             topic.partitions = [p for p in topic.partitions if p.partition_index != 1]
 
-    consumer = await start(cluster, assign=[T0, T1], default_api_timeout_ms=300)
+    consumer = await start(cluster, assign=[T0, T1], default_api_timeout_ms=1000)
     async with timeout(10):
         with cluster.intercept(ListOffsetsRequest, Edit(leave_out)):
             looks = cluster.count(MetadataRequest)

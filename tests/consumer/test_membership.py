@@ -33,15 +33,16 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     UnknownMemberIdError,
 )
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.protocol.messages.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, RequestContext, Silence
 from aiokafka.testing.actions import Action
 from aiokafka.testing.simulation import Simulation, simulate
@@ -752,6 +753,20 @@ async def test_the_leader_learns_the_rack(
     (protocol,) = request.protocols
     metadata = ConsumerProtocolMemberMetadata.decode(bytes(protocol.metadata))
     assert (metadata.rack, metadata.topics) == (rack or None, ["t"])
+
+
+async def test_members_get_partitions_in_their_racks(start: Start) -> None:
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [1], 1: [0], 2: [1], 3: [0]})
+        options = {"partition_assignment_strategy": [RangePartitionAssignor], "group_id": "g"}
+        members = await asyncio.gather(
+            *(start(cluster, "t", client_rack=rack, **options) for rack in "ab")
+        )
+
+        def numbers() -> list[set[int]]:
+            return [{tp.partition for tp in member.assignment()} for member in members]
+
+        await cluster.wait_for(lambda: numbers() == [{1, 3}, {0, 2}])
 
 
 def refuse_empty_racks(

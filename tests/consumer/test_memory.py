@@ -359,3 +359,22 @@ def test_what_cannot_be_read_is_asked_for_ever_less_often() -> None:
                 return cluster.count(FetchRequest)
 
     assert 30 < simulate(main) < 90
+
+
+async def test_calls_that_have_returned_leave_no_timers(cluster: FakeCluster, start: Start) -> None:
+    """Each call waits with a deadline an hour away, and a record ends it."""
+    await cluster.create_topic("t")
+    consumer = await start(cluster, "t")
+    calls = 50
+    for _ in range(calls):
+        reading = asyncio.ensure_future(consumer.getmany(timeout_ms=3_600_000))
+        await asyncio.sleep(0)  # the call begins to wait
+        fill(cluster, 0, 1)
+        assert await reading
+    far = asyncio.get_running_loop().time() + 1800
+    timers = [
+        thing
+        for thing in gc.get_objects()
+        if isinstance(thing, asyncio.TimerHandle) and not thing.cancelled() and thing.when() > far
+    ]
+    assert len(timers) < calls

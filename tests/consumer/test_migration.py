@@ -14,7 +14,7 @@ from aiokafka.errors import (
     InconsistentGroupProtocolError,
     UnknownError,
 )
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest
 from aiokafka.testing import Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumer_protocol import CONFIG, shares

@@ -15,12 +15,13 @@ from aiokafka.errors import (
     RecordTooLargeError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
+from aiokafka.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, name_epochs_of_before, read

@@ -18,10 +18,9 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, T2, Start, client_of, fill, partition_error, read

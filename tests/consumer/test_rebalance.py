@@ -29,13 +29,21 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 from aiokafka.health import ConsumerState
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokafka.protocol.messages.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RequestContext, Silence
 from tests.support.consumer_protocol import CONFIG, shares

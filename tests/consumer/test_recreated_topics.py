@@ -21,12 +21,10 @@ from aiokafka.errors import (
     GroupLoadInProgressError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from aiokafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest, SyncGroupRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RequestContext
 from aiokafka.testing.groups import CommittedOffset
 from aiokafka.testing.simulation import Faults, Simulation, simulate
@@ -193,6 +191,29 @@ async def test_what_a_lagging_broker_says_does_not_refuse_a_commit(
             await consumer.getmany()
             await consumer.stop()
         assert cluster.groups.committed("g", "t") == 20
+
+
+async def test_each_topic_is_doubted_on_its_own(start: Start) -> None:
+    """Metadata names the first topic wrongly once, and the second topic once after that."""
+    async with FakeCluster(brokers=3, as_version="4.0", config=NO_WAIT) as cluster:
+        names = ("t", "u")
+        for name in names:
+            await cluster.create_topic(name)
+        consumer = await start(cluster, *names, **{**KIP_848, "enable_auto_commit": False})
+        await until(cluster, lambda: len(consumer.assignment()) == 2)
+        wrong = ["t", "u"]
+
+        def change(response: MetadataResponse) -> None:
+            name = wrong.pop(0) if wrong else None
+            for topic in response.topics:
+                if topic.name == name:
+                    topic.topic_id = bytes([1]) * 16
+
+        cluster.intercept(MetadataRequest, Edit(change))
+        await client_of(consumer).force_metadata_update()
+        await consumer.commit({TopicPartition(name, 0): 0 for name in names})
+        assert [cluster.groups.committed("g", name) for name in names] == [0, 0]
+        assert not wrong
 
 
 async def test_the_former_leader_is_not_asked_where_the_next_topic_begins(start: Start) -> None:

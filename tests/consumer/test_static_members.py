@@ -23,11 +23,13 @@ from aiokafka.errors import (
     GroupLoadInProgressError,
     InvalidSessionTimeoutError,
 )
+from aiokafka.protocol.messages.group_members import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest, DescribeGroupsResponse
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import (
     Cut,
     Edit,
@@ -329,6 +331,26 @@ async def test_a_member_that_was_replaced_says_by_what(cluster: FakeCluster, sta
         FencedInstanceId, match="another member joined with group_instance_id='one'"
     ):
         await first.getone()
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_a_member_that_was_replaced_returns_no_buffered_records(
+    cluster: FakeCluster, start: Start, call: str
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 100, batch=100)
+    first = await start(cluster, "t", group_instance_id="one", **OPTIONS)
+
+    async def read_more() -> object:
+        return await (first.getone() if call == "getone" else first.getmany(max_records=1))
+
+    await first.getone()
+    for _ in range(10):
+        await read_more()
+    await start(cluster, "t", group_instance_id="one", **OPTIONS)
+    await until(cluster, lambda: first.health().state == "failed")
+    with pytest.raises(FencedInstanceId):
+        await read_more()
 
 
 async def test_a_session_timeout_that_the_broker_refuses_is_named(

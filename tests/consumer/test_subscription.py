@@ -14,7 +14,7 @@ from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.position.lookup import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster, Hold
 from tests.support.consumers import T0, T1, T2, Start, fill, read
@@ -27,6 +27,9 @@ class Watcher:
         self.seen: list[PartitionState] = []
 
     def touch(self, state: PartitionState) -> None:
+        self.seen.append(state)
+
+    def on_withheld(self, state: PartitionState) -> None:
         self.seen.append(state)
 
 

@@ -223,6 +223,20 @@ def test_sticky_believes_the_newest_generation() -> None:
     assert group.loads() == [2, 2]
 
 
+@pytest.mark.parametrize("assignor", [StickyPartitionAssignor, CooperativeStickyAssignor])
+def test_members_that_return_get_their_partitions_back(
+    assignor: type[AbstractPartitionAssignor],
+) -> None:
+    group = Group(assignor, t=6)
+    group.join("a", "b", "c")
+    before = group.rebalance()
+    others = {name: group.members.pop(name) for name in ("a", "c")}
+    group.rebalance()
+    group.members.update(others)
+    group.rebalance()
+    assert group.rebalance() == before
+
+
 def test_sticky_survives_nonsense_of_another_client() -> None:
     cluster = make_cluster(t=2)
     members = subscribe(a=["t"], b=["t"])

@@ -16,7 +16,7 @@ from aiokafka.coordinator.protocol import (
 )
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.consumer_protocol import (
+from aiokafka.protocol.messages.group_members import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.enums import GroupType
 from tests.dependents.running import Program, committed, read, running
 from tests.kafka.fixtures import Kafka
 
@@ -73,6 +74,43 @@ async def test_an_application(kafka: Kafka, topic: str, log: Path) -> None:
     assert await committed(servers, f"{topic}-batch", f"{topic}-batch") == 3
     assert await committed(servers, f"{topic}-ack", f"{topic}-ack") == 3
     await check_groups_are_left(servers, topic)
+
+
+DEFAULTS = """
+# FastStream always passes enable_idempotence=False, and never passes group.protocol.
+producer.override.enable.idempotence=true
+producer.override.acks=all
+consumer.group.protocol=consumer
+"""
+
+
+async def test_an_application_with_defaults(
+    kafka: Kafka, topic: str, log: Path, tmp_path: Path
+) -> None:
+    """Idempotent, with the new group protocol and metrics, without a change of the application."""
+    servers = kafka.bootstrap_servers
+    file = tmp_path / "kafka.properties"
+    file.write_text(DEFAULTS)
+    variables = {"AIOKAFKA_DEFAULTS": str(file)}
+    await make_topics(servers, topic)
+    arguments = ("faststream", "faststream_defaults.py", servers, topic)
+    async with running(*arguments, log=log, **variables) as app:
+        await app.told("started")
+        await send(servers, topic)
+        await watch(app)
+        await read(servers, f"{topic}-out", 2)
+        async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+            groups = await admin.groups.list()
+            out = TopicPartition(f"{topic}-out", 0)
+            producers = (await admin.transactions.producers([out]))[out]
+        app.send_signal(signal.SIGTERM)
+        assert await app.end() == 0
+    names = ("single", "batch", "pattern", "ack", "ask")
+    assert {groups[f"{topic}-{name}"].type for name in names} == {GroupType.CONSUMER}
+    assert [each.last_sequence for each in producers] == [1]
+    (counts,) = app.of("counts")
+    assert counts["delivered"] >= 6 and counts["consumed"] >= 10
+    assert await committed(servers, f"{topic}-single", f"{topic}-in") == 2
 
 
 def check_middlewares(app: Program, prefix: str) -> None:

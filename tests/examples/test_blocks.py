@@ -13,6 +13,7 @@ import json
 import logging
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,13 +43,15 @@ THEIRS = "the code of another client, beside ours"
 TYPES = "for type checkers: tests/typing has the like"
 FRAMEWORK = "needs a framework that is no part of the environment of the tests"
 COLLECTED = "tests for pytest to collect: tests/testing/test_plugin.py runs the like"
+DEAD_LETTERS = "the fake cluster is as of Kafka 4.3: tests/integration/test_share.py has it"
 CONTROLLER = "the fake cluster has no listener of controllers: tests/integration has it"
 
 PAGES = {
-    "README": [RUN, RUN, RUN, RUN, RUN, RUN, SPARK],
+    "README": [PROGRAM],
+    "queues": [*[RUN] * 5, DEAD_LETTERS, RUN],
     "admin": [*[RUN] * 8, CONTROLLER, *[RUN] * 4],
     "concepts": [RUN, RUN, RUN, RUN],
-    "consumer": [*[RUN] * 6, RUN, HALF, RUN, RUN],
+    "consumer": [*[RUN] * 8, HALF, *[RUN] * 3],
     "errors": [RUN],
     "from_confluent": [THEIRS, RUN],
     "from_kafka_python": [THEIRS, RUN],
@@ -56,16 +59,28 @@ PAGES = {
     "groups": [RUN, RUN, RUN],
     "lake": [SPARK],
     "logs": ["changes the levels of loggers for the tests after it"],
-    "oauth": [HALF] * 4,
+    "oauth": [HALF] * 5,
     "observability": [HALF, RUN, HALF, HALF, RUN, RUN, RUN, FRAMEWORK, FRAMEWORK, FRAMEWORK],
     "parallel": [RUN, RUN, RUN],
     "producer": [RUN, RUN, RUN, RUN],
     "providers": [TLS, TLS],
     "quickstart": [PROGRAM] * 3,
-    "security": [TLS, TLS, TLS, TLS, TLS, HALF],
+    "recipes": [*[RUN] * 4, RUN if sys.version_info >= (3, 11) else "needs asyncio.TaskGroup"],
+    "schemas": ["needs a schema registry"],
+    "security": [TLS, TLS, TLS, TLS, TLS, HALF, HALF],
     "spark": [SPARK] * 6,
     "spark_clusters": [SPARK],
-    "testing": [*[COLLECTED] * 4, RUN, *[COLLECTED] * 5, RUN, HALF, COLLECTED, HALF],
+    "testing": [
+        *[COLLECTED] * 3,
+        HALF,
+        COLLECTED,
+        RUN,
+        *[COLLECTED] * 5,
+        RUN,
+        HALF,
+        COLLECTED,
+        HALF,
+    ],
     "transactions": [RUN],
     "tuning": [RUN, HALF],
     "types": [TYPES] * 4,
@@ -86,7 +101,7 @@ class Block:
 
 def blocks_of(page: str) -> Iterator[Block]:
     path = REPOSITORY / "README.rst" if page == "README" else REPOSITORY / f"docs/{page}.rst"
-    pattern = r"\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)"
+    pattern = r"\.\. code-block:: python\n(?:    :.*\n)*\n((?:(?:    .*)?\n)+)"
     for number, found in enumerate(re.findall(pattern, path.read_text())):
         yield Block(page, number, "\n".join(line[4:] for line in found.splitlines()))
 
@@ -162,7 +177,6 @@ class Setting:
 
 BY_HAND = {"enable_auto_commit": False}
 SETTINGS = {
-    "README-5": Setting(BY_HAND, is_started=False),
     "admin-1": Setting(topics=()),
     "admin-10": Setting(groups=("billing-eu", "billing-us")),
     "admin-11": Setting(groups=("billing-eu",)),
@@ -172,7 +186,7 @@ SETTINGS = {
         {"transactional_id": "t"},
         is_started=False,
     ),
-    "consumer-8": Setting(is_started=False),
+    "consumer-9": Setting(is_started=False),
     "groups-1": Setting({"group_protocol": "consumer"}, is_started=False),
     "observability-1": Setting(sent_to="orders"),
     "parallel-1": Setting(BY_HAND, is_started=False),

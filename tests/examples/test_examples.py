@@ -61,6 +61,7 @@ OTHERS = {
     "msk_iam.py",
     "oidc.py",
     "own_offsets.py",
+    "share_consumer.py",
     "parallel_consumer.py",
     "retry_topics.py",
     "rights.py",
@@ -242,6 +243,10 @@ async def test_demo(tmp_path: Path) -> None:
     assert re.search(r"^aiokafka \S+ \((compiled|pure Python)\), Python 3", output)
     assert "a fake cluster in this process" in output
     assert len(re.findall(r"^the first record was read [\d.]+ s after", output, re.M)) == 1
+    assert re.search(
+        r"^demo-lines-\w+, partition \d, offset 0: key 'text.txt', value 'One fish'$", output, re.M
+    )
+    assert "DEMO=orders make demo" in output
     assert re.search(r"^fish +40  #+\n", output, re.MULTILINE)
     assert re.search(r"^lines sent +30 ", output, re.MULTILINE)
     assert re.search(r"^counts read +5 ", output, re.MULTILINE)

@@ -23,6 +23,22 @@ async def cluster() -> AsyncIterator[FakeCluster]:
         assert fake.failures == []
 
 
+async def test_share_consumer(cluster: FakeCluster) -> None:
+    await cluster.create_topic("jobs")
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        await admin.configs.alter({("group", "g"): {"share.auto.offset.reset": "earliest"}})
+    for value in (b"one", None, b"two", b"three"):
+        cluster.log("jobs", 0).append(value)
+    options = ("--bootstrap", servers, "--topic", "jobs", "--group", "g", "--count", "4")
+    assert (await run_script("share_consumer.py", *options)).splitlines() == [
+        "one (delivery 1)",
+        "rejected",
+        "three (delivery 1)",
+        "two (delivery 1)",
+    ]
+
+
 async def members_and_state(admin: AIOKafkaAdminClient) -> tuple[int, str]:
     (response,) = await admin.describe_consumer_groups(["TEST_GROUP"])
     (group,) = response.groups

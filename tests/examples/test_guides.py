@@ -25,6 +25,7 @@ from tests.examples.scripts import EXAMPLES
 GUIDES = EXAMPLES / "guides"
 # Tested in test_providers.py and test_lake.py.
 ELSEWHERE = {"providers", "to_delta", "to_iceberg", "to_parquet"}
+SCHEMAS = {path.stem for path in GUIDES.glob("schemas_*.py")}  # in test_schemas.py
 # Their frameworks are no part of the environment of the tests.
 FRAMEWORKS = {"fastapi_app", "faststream_app"}
 TESTED = {
@@ -72,7 +73,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Example]:
 
 
 def test_every_program_is_tested() -> None:
-    assert {path.stem for path in GUIDES.glob("*.py")} == TESTED | FRAMEWORKS | ELSEWHERE
+    assert {path.stem for path in GUIDES.glob("*.py")} == TESTED | FRAMEWORKS | ELSEWHERE | SCHEMAS
 
 
 @pytest.mark.parametrize("name", sorted(FRAMEWORKS))

@@ -21,6 +21,7 @@ WITHOUT = {
     "simulated_service.py",
     "guides/fastapi_app.py",
     "guides/faststream_app.py",
+    "guides/schemas_faststream.py",
     "tutorial/test_service.py",
 }
 SECRETS = (

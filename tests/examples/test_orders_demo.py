@@ -90,6 +90,10 @@ async def test_nothing_is_lost(browser: Browser) -> None:
     )
     assert state["placed"] > 20
     assert any("billing-1 was killed" in event["text"] for event in state["events"])
+    history = (await browser.ask("GET", "/history", 200)).json()
+    assert history[-1]["billed"] > history[0]["billed"]
+    await browser.ask("DELETE", "/members")
+    await browser.see(lambda now: not any(each["is_running"] for each in now["members"]))
 
 
 async def test_all_brokers_may_be_stopped(browser: Browser) -> None:
@@ -105,6 +109,7 @@ async def test_all_brokers_may_be_stopped(browser: Browser) -> None:
 async def test_what_is_not_there_is_refused(browser: Browser) -> None:
     page = (await browser.ask("GET", "/", 200)).text
     assert "http" not in re.sub(r"www\.w3\.org", "", page), "the page needs nothing else"
+    assert "TransactionalSession" in (await browser.ask("GET", "/member.py", 200)).text
     for method, path in (
         ("GET", "/favicon.ico"),
         ("POST", "/brokers/7/stop"),

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import UnsupportedVersionError
-from aiokafka.protocol.messages.find_coordinator import (
+from aiokafka.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )

@@ -34,12 +34,13 @@ class Journey(NamedTuple):
 # The limits of modules and moves. The aim is a short path through the code: do not meet a limit by
 # putting unrelated things into one module.
 BUDGETS = {
-    "start in a group": (49, 655),
+    "start in a group": (49, 660),
     "send": (18, 52),
-    "getone": (21, 108),
-    "commit": (19, 42),
+    "transaction": (26, 132),
+    "getone": (20, 67),
+    "commit": (17, 39),
     "create_topics": (13, 33),
-    "modules loaded": (132, 0),
+    "modules loaded": (118, 0),
 }
 
 

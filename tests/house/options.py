@@ -17,6 +17,7 @@ from aiokafka._config.admin import AdminConfig
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import MISSING, Option, Options
 from aiokafka._config.producer import ProducerConfig
+from aiokafka._config.share import ShareConsumerConfig
 
 PACKAGE = Path(__file__).parent.parent.parent / "aiokafka"
 
@@ -26,6 +27,7 @@ CLIENTS: dict[str, tuple[str, tuple[type[Options], ...]]] = {
     "admin/client.py": ("AIOKafkaAdminClient", (AdminConfig, SecurityConfig)),
     "producer/producer.py": ("AIOKafkaProducer", (ProducerConfig, *CLIENT)),
     "consumer/consumer.py": ("AIOKafkaConsumer", (ConsumerConfig, *CLIENT)),
+    "share/consumer.py": ("AIOKafkaShareConsumer", (ShareConsumerConfig, *CLIENT)),
 }
 # These options are parameters of the constructors, whose types give the types of the records.
 APART = {"key_serializer", "value_serializer", "key_deserializer", "value_deserializer"}
@@ -47,28 +49,51 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
+from socket import socket
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from aiokafka._config.security import Credential
-from aiokafka.abc import AbstractTokenProvider
+from aiokafka.abc import AbstractSaslMechanism, AbstractTokenProvider
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
 from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
+from aiokafka.structs import BrokerAddress, Dialed
 
 if TYPE_CHECKING:
     from aiokafka._config.security import TlsSource
 else:
-    # The configuration is vocabulary, which imports no TLS.
+    # `aiokafka._config` has this type for type checkers only, so that it need not import `ssl`.
     TlsSource = SSLContext | Callable[[], SSLContext | Awaitable[SSLContext]]
 
-__all__ = ["AdminOptions", "ClientOptions", "ConsumerOptions", "ProducerOptions"]
+Servers = str | list[str] | tuple[str, ...] | AbstractSet[str]
+BootstrapServers = Servers | Callable[[], Servers | Awaitable[Servers]]
+SaslMechanism = (
+    Literal["PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+    | AbstractSaslMechanism
+)
+Target = tuple[str, int] | str | socket | Dialed | None
+Dialer = Callable[[BrokerAddress], Target | Awaitable[Target]]
+
+__all__ = [
+    "AdminOptions",
+    "ClientOptions",
+    "ConsumerOptions",
+    "ProducerOptions",
+    "ShareConsumerOptions",
+]
 '''
 CLASSES = (
     ("ClientOptions", "TypedDict", "Options of all clients.", CLIENT),
     ("AdminOptions", "ClientOptions", "Options of admin clients.", (AdminConfig,)),
     ("ConsumerOptions", "ClientOptions", "Options of consumers.", (ConsumerConfig,)),
     ("ProducerOptions", "ClientOptions", "Options of producers.", (ProducerConfig,)),
+    (
+        "ShareConsumerOptions",
+        "ClientOptions",
+        "Options of share consumers.",
+        (ShareConsumerConfig,),
+    ),
 )
 
 

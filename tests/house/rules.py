@@ -20,7 +20,6 @@ from tests.house.imports import PACKAGE, cycles, imported_names, module_graph, p
 REPOSITORY = PACKAGE.parent
 TESTS = REPOSITORY / "tests"
 INTERNALS = REPOSITORY / "docs" / "internals.rst"
-API_PAGE = REPOSITORY / "docs" / "api.rst"
 
 Finding = tuple[Path, int, str]
 Rule = Callable[[], Iterator[Finding]]
@@ -64,6 +63,7 @@ PUBLIC_CLASSES = {
     "client.py",
     "consumer/consumer.py",
     "producer/producer.py",
+    "share/consumer.py",
     "testing/cluster.py",
 }
 # The module of TaskOwner, and a helper of aiokafka 0.14 that other packages import.
@@ -96,7 +96,7 @@ def tasks_have_an_owner() -> Iterator[Finding]:
 
 # -- layers
 
-ROLES = {"admin", "consumer", "producer", "ranges"}
+ROLES = {"admin", "consumer", "producer", "ranges", "share"}
 PURE = {"asyncio", "socket", "ssl", "time", "logging"}
 # `_compat` has `asyncio.timeout` for Python 3.10, and only `_clock` reads the clock.
 MAY_TOUCH_THE_WORLD = {"_clock", "_compat"}
@@ -252,7 +252,16 @@ WRITTEN_FROM_OUTSIDE = {
     ("session/session.py", "_listener"): "its own listener, until processing begins",
     ("session/session.py", "consumer"): "`rebalance_listener`, which is public",
 }
-STATEFUL = ("consumer/", "producer/", "net/", "_metadata/", "parallel/", "session/", "ranges/")
+STATEFUL = (
+    "consumer/",
+    "producer/",
+    "net/",
+    "_metadata/",
+    "parallel/",
+    "session/",
+    "ranges/",
+    "share/",
+)
 
 
 def written_parts(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -26,9 +26,11 @@ def login_module(module: str, rest: str = "") -> str:
     return f"org.apache.kafka.common.security.{module} required{' ' + rest if rest else ''};"
 
 
-def tls_listeners(certificates: Certificates, listeners: Iterable[str]) -> dict[str, str]:
-    """Broker properties: a certificate for `localhost` on these listeners."""
-    pem = Path(certificates.issue("localhost-broker", "localhost")).read_text()
+def tls_listeners(
+    certificates: Certificates, listeners: Iterable[str], host: str = "localhost"
+) -> dict[str, str]:
+    """Broker properties: a certificate for `host` on these listeners."""
+    pem = Path(certificates.issue(f"{host}-broker", host)).read_text()
     key = re.search(r"-----BEGIN[^-]*PRIVATE KEY-----.*?-----END[^-]*-----", pem, re.DOTALL)
     assert key is not None
     chain = pem[pem.index("-----BEGIN CERTIFICATE") :]

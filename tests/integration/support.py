@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.structs import TopicPartition
 from tests.kafka.fixtures import Kafka, MakeTopic
 from tests.kafka.jars import fetch_broker_jars, fetch_tools_jar
-from tests.kafka.versions import NEWEST
+from tests.kafka.versions import DEFAULT_VERSION
 
 
 async def read(
@@ -74,7 +74,7 @@ async def run_tool(tool: str, *arguments: str) -> str:
         "-XX:+UseSerialGC",
         "-Xshare:auto",
         "-cp",
-        f"{fetch_tools_jar(NEWEST)}:{fetch_broker_jars(NEWEST) / '*'}",
+        f"{fetch_tools_jar(DEFAULT_VERSION)}:{fetch_broker_jars(DEFAULT_VERSION) / '*'}",
         tool,
         *arguments,
         stdout=asyncio.subprocess.PIPE,

@@ -12,6 +12,7 @@ import pytest
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, ConfigKey, NewTopic, Quorum
 from aiokafka.errors import (
+    ControllerIdNotRegistered,
     DuplicateVoter,
     KafkaConnectionError,
     TopicAlreadyExistsError,
@@ -34,7 +35,9 @@ BROKER, FIRST, SECOND = 1, 2, 3
 def split() -> Iterator[KafkaCluster]:
     """Yield a broker and two controllers, of which the first is the only voter."""
     need_own_brokers()
-    with KafkaCluster(nodes=1, controllers=2, config=PATIENT) as cluster:
+    with KafkaCluster(
+        "4.4.0", nodes=1, controllers=2, config=PATIENT
+    ) as cluster:  # unregister_controller()
         yield cluster
 
 
@@ -99,5 +102,9 @@ async def test_voters_come_and_go(split: KafkaCluster) -> None:
         while (await admin.brokers.describe_cluster()).controller_id != SECOND:
             await asyncio.sleep(0.05)
         assert voters(await admin.brokers.quorum()) == {SECOND}
+        split.kill(FIRST)
+        await admin.brokers.unregister_controller(FIRST)
+        with pytest.raises(ControllerIdNotRegistered):
+            await admin.brokers.unregister_controller(FIRST)
         with pytest.raises(UnknownTopicOrPartitionError):
             await admin.topics.delete(["made"])

@@ -26,8 +26,8 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages import streams_group_heartbeat as streams
-from aiokafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from aiokafka.protocol.messages import streams_groups as streams
+from aiokafka.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from tests.integration.support import START, filled, member, new_group, run_tool
 from tests.kafka.fixtures import Kafka, MakeTopic, Scale, need_own_brokers

@@ -18,7 +18,7 @@ from aiokafka.errors import (
     ProducerFenced,
     TransactionalIdNotFound,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.structs import TopicPartition
 from tests.kafka.fixtures import Kafka, MakeTopic
 from tests.testing.support import RawClient, batch, produce

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.structs import RecordMetadata
 from tests.kafka.fixtures import Scale
 from tests.kafka.launcher import KafkaCluster

@@ -7,9 +7,15 @@ import asyncio
 import pytest
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    RebootstrapRequired,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.net.connector import Connector
 from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
-from tests.kafka.fixtures import Kafka
+from tests.kafka.fixtures import Kafka, need_own_brokers
+from tests.kafka.launcher import KafkaCluster
 
 
 def soon(seconds: float = 30.0) -> float:
@@ -55,6 +61,27 @@ async def test_a_topic_that_is_not_there(kafka: Kafka) -> None:
     async with client:
         with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic"):
             await client.wait_for_topic("no-such-topic", soon(0.5))
+
+
+async def test_a_broker_refuses_connections_to_another_broker() -> None:
+    """KIP-1242: each broker since Kafka 4.4 checks the cluster id and node id of its clients."""
+    need_own_brokers()
+    with KafkaCluster("4.4.0") as kafka:
+        async with AIOKafkaClient(bootstrap_servers=kafka.bootstrap_servers) as client:
+            node_id, cluster_id = client.get_random_node(), client.cluster.cluster_id
+            assert node_id is not None and cluster_id is not None
+            # The client itself sends the right ids with each connection.
+            connection = await client.connection(node_id, ConnectionGroup.OFFSETS)
+            assert connection.pick(ApiVersionsRequest) == 5
+            host, _, port = kafka.bootstrap_servers.split(",")[0].partition(":")
+            connector = Connector(client.config, host, int(port), "")
+            for wrong in ((cluster_id, node_id + 100), ("another", node_id)):
+                with pytest.raises(KafkaConnectionError, match="another broker than") as caught:
+                    await connector.open(soon(), expected=wrong)
+                assert isinstance(caught.value.__cause__, RebootstrapRequired)
+            opened = await connector.open(soon(), expected=(cluster_id, node_id))
+            opened.close()
+            await opened.closed
 
 
 async def test_a_request_nobody_knows_ends_only_its_connection(kafka: Kafka) -> None:

@@ -14,6 +14,7 @@ from tests.testing import (
     migration_scenarios,
     odd_scenarios,
     setting_scenarios,
+    share_scenarios,
     transaction_scenarios,
 )
 from tests.testing.migration_scenarios import policy_dialogue
@@ -21,7 +22,7 @@ from tests.testing.scenarios import SCENARIOS, Side
 
 # they add to SCENARIOS
 assert group_scenarios and odd_scenarios and setting_scenarios and transaction_scenarios
-assert commit_scenarios and member_scenarios and migration_scenarios
+assert commit_scenarios and member_scenarios and migration_scenarios and share_scenarios
 
 LIKE_THE_TEST_BROKER = {
     "group.min.session.timeout.ms": 500,
@@ -35,7 +36,7 @@ async def test_same_answers(kafka: Kafka, name: str) -> None:
     real = Side(kafka.bootstrap_servers)
     async with real.client:
         expected = await scenario(real)
-    async with FakeCluster(config=LIKE_THE_TEST_BROKER) as cluster:
+    async with FakeCluster(as_version="4.3", config=LIKE_THE_TEST_BROKER) as cluster:
         fake = Side(cluster.address(0))
         async with fake.client:
             assert await scenario(fake) == expected
@@ -49,7 +50,7 @@ async def test_same_answers_by_migration_policy(policy: str) -> None:
         real = Side(kafka.bootstrap_servers)
         async with real.client:
             expected = await policy_dialogue(real)
-    async with FakeCluster(config=LIKE_THE_TEST_BROKER | setting) as cluster:
+    async with FakeCluster(as_version="4.3", config=LIKE_THE_TEST_BROKER | setting) as cluster:
         fake = Side(cluster.address(0))
         async with fake.client:
             assert await policy_dialogue(fake) == expected

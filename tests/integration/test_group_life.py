@@ -185,3 +185,47 @@ async def test_a_session_timeout_that_the_broker_refuses(kafka: Kafka, topic: st
         match=r"(?s)session_timeout_ms=3600001.*group\.max\.session\.timeout\.ms",
     ):
         await consumer.start()
+
+
+@pytest.mark.parametrize("caller", [0, 1])
+async def test_the_group_rebalances_whichever_member_enforces_it(
+    kafka: Kafka, make_topic: MakeTopic, caller: int
+) -> None:
+    """KIP-568. By itself a coordinator does not rebalance for a follower that joins again."""
+    topic = await make_topic(partitions=2)
+    options: Any = {"bootstrap_servers": kafka.bootstrap_servers, "group_id": topic}
+    async with (
+        AIOKafkaConsumer(topic, **options, heartbeat_interval_ms=200) as first,
+        AIOKafkaConsumer(topic, **options, heartbeat_interval_ms=200) as second,
+        timeout(40),
+    ):
+        both = (first, second)
+        while not all(len(each.assignment()) == 1 for each in both):
+            await asyncio.sleep(0.05)
+        before = first.group_metadata().generation_id
+        both[caller].enforce_rebalance("a test")
+        while min(each.group_metadata().generation_id for each in both) == before:
+            await asyncio.sleep(0.05)
+        while not all(len(each.assignment()) == 1 for each in both):
+            await asyncio.sleep(0.05)
+        assert first.group_metadata().generation_id == before + 1
+
+
+@pytest.mark.parametrize("instance_id", [None, "one"])
+@pytest.mark.parametrize("leave", [None, True, False])
+async def test_who_leaves_the_group(
+    kafka: Kafka, make_topic: MakeTopic, protocol: str, instance_id: str | None, leave: bool | None
+) -> None:
+    """KIP-1092."""
+    topic = await make_topic()
+    options = {"group_id": topic, "group_instance_id": instance_id}
+    consumer = member(kafka, protocol, topic, **options)
+    async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        await consumer.start()
+        async with timeout(40):
+            while not consumer.assignment():
+                await asyncio.sleep(0.05)
+        await consumer.stop(leave=leave)
+        found = (await admin.groups.describe([topic]))[topic]
+    stays = (instance_id is not None) if leave is None else not leave
+    assert len(found.members) == (1 if stays else 0)

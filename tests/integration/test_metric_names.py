@@ -15,7 +15,7 @@ ENDINGS = ("-rate", "-total", "-avg", "-max", "-time-ns-total")
 
 def test_javas_client_has_these_names() -> None:
     """Its classes have them as they are, or what they begin with and one of the endings."""
-    with ZipFile(fetch_clients_jar("4.3.1")) as jar:
+    with ZipFile(fetch_clients_jar("4.4.0")) as jar:
         classes = [jar.read(name) for name in jar.namelist() if CLASSES.fullmatch(name)]
     known = {found.decode() for data in classes for found in NAME.findall(data)}
     named = {name for java in metric_rows().values() for name in java}

@@ -239,7 +239,8 @@ async def test_from_classic_to_next_generation_and_back(
     topic = await make_topic(partitions=PARTITIONS)
     async with MixedGroup(servers, topic) as group, flowing(servers, topic) as flow:
         # The member of librdkafka leaves first. As a leader it copies user data of its cooperative
-        # assignor into assignments, and Kafka does not convert a group with such assignments.
+        # assignor into assignments, and Kafka does not convert a group with such assignments: the
+        # next leader has to assign before another member joins.
         for client in ("confluent", "kafka-python", "ours"):
             await group.join(client, assignor)
         await group.settle()
@@ -249,6 +250,7 @@ async def test_from_classic_to_next_generation_and_back(
         ):
             for client in clients:
                 await group.leave(group.members[0])
+                await group.settle()
                 await group.join(client, assignor, **options)
                 await group.settle()
         await flow.stop()

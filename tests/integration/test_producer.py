@@ -260,7 +260,9 @@ async def settled(future: asyncio.Future[RecordMetadata]) -> list[object]:
 async def test_null_keys_spread_over_partitions(kafka: Kafka, make_topic: MakeTopic) -> None:
     topic = await make_topic(partitions=4)
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-        futures = [await producer.send(topic, b"x" * 100) for _ in range(20_000)]
-        counts = Counter(metadata.partition for metadata in await asyncio.gather(*futures))
-    assert sum(counts.values()) == 20_000
-    assert min(counts.values()) > 1000
+        counts: Counter[int] = Counter()
+        # A partition gets a batch at a time, and fewer of them while its leader is slow.
+        while len(counts) < 4 or min(counts.values()) < 1000:
+            assert sum(counts.values()) < 100_000, counts
+            futures = [await producer.send(topic, b"x" * 100) for _ in range(5000)]
+            counts.update(metadata.partition for metadata in await asyncio.gather(*futures))

@@ -24,7 +24,9 @@ from aiokafka.helpers import create_ssl_context
 from tests.integration.logins import (
     MECHANISMS,
     ODD_USERS,
+    PASSWORD,
     SCRAM_USERS,
+    USER,
     login,
     secured_properties,
 )
@@ -32,6 +34,7 @@ from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import Extras
 from tests.net.support import Certificates
+from tests.support.own_sasl import OwnPlain, OwnScram
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +107,19 @@ async def test_produce_and_consume_with_sasl(
         security_protocol=LISTENERS[listener],
         **options,
     )
+
+
+@pytest.mark.parametrize("kind", [OwnPlain, OwnScram])
+async def test_a_mechanism_of_the_application(secured: KafkaCluster, kind: type[OwnPlain]) -> None:
+    options: dict[str, Any] = {
+        "bootstrap_servers": secured.addresses("SASLPLAIN"),
+        "security_protocol": "SASL_PLAINTEXT",
+    }
+    await _round(secured, sasl_mechanism=kind(USER, PASSWORD), **options)
+    wrong = kind(USER, "wrong")
+    with pytest.raises(AuthenticationFailedError, match=wrong.name):
+        await start_and_stop(AIOKafkaProducer(sasl_mechanism=wrong, **options))
+    assert wrong.refusals >= 1
 
 
 CLIENTS: dict[str, Callable[..., Any]] = {

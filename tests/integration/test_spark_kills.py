@@ -32,7 +32,7 @@ from tests.integration.spark_session import REPOSITORY, why_no_spark
 from tests.kafka.fixtures import Kafka, Scale, is_long_run, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
-from tests.kafka.versions import NEWEST
+from tests.kafka.versions import DEFAULT_VERSION
 
 missing = why_no_spark()
 pytestmark = [
@@ -533,7 +533,7 @@ def test_a_broker_dies(spark: Spark, scale: Scale, tmp_path: Path, nodes: int) -
     need_own_brokers()
     # A single broker of 4.3.1 that restarts may take partitions without a leader for deleted ones.
     # It completes a committed transaction without its markers then, which hangs (KAFKA-20734).
-    version = NEWEST if nodes > 1 else "4.2.1"
+    version = DEFAULT_VERSION if nodes > 1 else "4.2.1"
     with KafkaCluster(version, nodes=nodes) as cluster:
         rounds = Rounds(spark, cluster.bootstrap_servers, nodes, tmp_path)
         play(rounds, lambda played: kill_broker(cluster, played), scale(1, 20), 2)

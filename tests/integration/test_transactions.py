@@ -12,9 +12,15 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, TransactionalSession
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import KafkaError, KafkaTimeoutError, TransactionAbortable
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionAbortable,
+    UnknownTopicId,
+)
 from tests.integration.support import numbers, read
 from tests.kafka.fixtures import Kafka, MakeTopic, Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
@@ -158,6 +164,35 @@ async def copy_all(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, count
                 done += len(records)
             if done == count:
                 break
+
+
+async def test_an_offset_in_a_deleted_topic_is_not_stored_for_its_successor() -> None:
+    """KIP-1319: since Kafka 4.4, offsets in transactions have the id of their topic."""
+    need_own_brokers()
+    with KafkaCluster("4.4.0") as kafka:
+        servers, source = kafka.bootstrap_servers, "again"
+        tp, group = TopicPartition(source, 0), "group"
+        producer = new_producer(servers, "transactional-id")
+        async with producer, AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+            await admin.topics.create([NewTopic(source, 1, 1)])
+            await admin.topics.wait_until_ready([source])
+            await producer.partitions_for(source)
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({tp: 1}, group)
+            found = await admin.groups.offsets({group: [tp]}, require_stable=True)
+            assert getattr(found[group][tp], "offset", None) == 1
+            await admin.topics.delete([source])
+            await admin.topics.create([NewTopic(source, 1, 1)])
+            await admin.topics.wait_until_ready([source])
+            with pytest.raises(UnknownTopicId):
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({tp: 2}, group)
+            assert await admin.groups.offsets({group: [tp]}) == {group: {tp: None}}
+            # The producer has the new id by then.
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({tp: 3}, group)
+            found = await admin.groups.offsets({group: [tp]}, require_stable=True)
+            assert getattr(found[group][tp], "offset", None) == 3
 
 
 async def test_a_transaction_that_takes_too_long() -> None:

@@ -10,12 +10,12 @@ import threading
 from tests.kafka.jars import missing_tools
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import FOR_BENCHMARKS, Jvm
-from tests.kafka.versions import NEWEST, VERSIONS
+from tests.kafka.versions import DEFAULT_VERSION, VERSIONS
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.kafka", description=__doc__)
-    parser.add_argument("--version", default=NEWEST, choices=VERSIONS, metavar="VERSION")
+    parser.add_argument("--version", default=DEFAULT_VERSION, choices=VERSIONS, metavar="VERSION")
     parser.add_argument("--nodes", type=int, default=1, choices=(1, 2, 3))
     parser.add_argument("--mode", choices=("kraft", "zk"), help="default: kraft where it exists")
     parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE")

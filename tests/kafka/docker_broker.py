@@ -10,7 +10,7 @@ from typing import Any
 from tests.kafka import probe, settings
 from tests.kafka.processes import free_port
 from tests.kafka.settings import HOST, PLAINTEXT, Extras, Ports
-from tests.kafka.versions import NEWEST, VERSIONS
+from tests.kafka.versions import DEFAULT_VERSION, VERSIONS
 
 START_TIMEOUT = 120.0
 _CHOICE = re.compile(r"docker(?::(\d+\.\d+\.\d+))?")
@@ -32,7 +32,7 @@ def chosen_version(choice: str) -> str:
     found = _CHOICE.fullmatch(choice)
     if found is None:
         return ""
-    version = found[1] or NEWEST
+    version = found[1] or DEFAULT_VERSION
     known = [name for name, each in VERSIONS.items() if each.key >= _OLDEST]
     if version not in known:
         raise DockerError(f"--kafka {choice}: the versions to choose are {', '.join(known)}")
@@ -85,7 +85,7 @@ def engine() -> Any:
 class DockerBroker:
     """One container of the image ``apache/kafka`` (needs the ``docker`` package and an engine)."""
 
-    def __init__(self, version: str = NEWEST) -> None:
+    def __init__(self, version: str = DEFAULT_VERSION) -> None:
         self._port = free_port()
         self._options = container_options(version, self._port)
         self._container: Any = None

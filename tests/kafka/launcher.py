@@ -17,7 +17,7 @@ from tests.kafka import jars, probe, settings
 from tests.kafka.guard import guard
 from tests.kafka.processes import JavaProcess, free_port
 from tests.kafka.settings import HOST, PLAINTEXT, Extras, Jvm, Ports
-from tests.kafka.versions import NEWEST, VERSIONS
+from tests.kafka.versions import DEFAULT_VERSION, VERSIONS
 
 START_TIMEOUT = 90.0
 _POLL = 0.05
@@ -45,7 +45,7 @@ class KafkaCluster:
 
     def __init__(
         self,
-        version: str = NEWEST,
+        version: str = DEFAULT_VERSION,
         *,
         nodes: int = 1,
         controllers: int = 0,
@@ -276,7 +276,7 @@ class KafkaCluster:
     @property
     def _may_share_classes(self) -> bool:
         plain = self._jvm == Jvm() and not self._extras.classpath
-        return plain and self.version.number == NEWEST
+        return plain and self.version.number == DEFAULT_VERSION
 
     def _archive_flag(self, record: bool) -> str:
         digest = hashlib.sha256(jars.java_version().encode()).hexdigest()[:8]

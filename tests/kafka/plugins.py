@@ -1,4 +1,4 @@
-"""Plug-ins of brokers, compiled from the Java files beside this one."""
+"""Plug-ins of brokers and programs, compiled from the Java files beside this one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.kafka import jars
-from tests.kafka.versions import NEWEST
+from tests.kafka.versions import DEFAULT_VERSION
 
 _COMPILE_TIMEOUT = 120.0
 
@@ -17,9 +17,10 @@ def missing_compiler() -> str:
     return "" if shutil.which("javac") else f"install a JDK (Debian: openjdk-{jars.JAVA}-jdk)"
 
 
-def compile_plugin(name: str, folder: Path) -> None:
-    """Compile the class `name` into `folder`, for brokers of the newest version."""
-    libraries = jars.fetch_broker_jars(NEWEST)
+def compile_plugin(name: str, folder: Path) -> str:
+    """Compile the class `name` into `folder`, for Kafka's default version. Return the class path
+    for Java."""
+    libraries = jars.fetch_broker_jars(DEFAULT_VERSION)
     source = Path(__file__).with_name(f"{name}.java")
     command = ["javac", "-cp", f"{libraries}/*", "-d", str(folder), str(source)]
     done = subprocess.run(
@@ -27,3 +28,4 @@ def compile_plugin(name: str, folder: Path) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"{source.name} cannot be compiled:\n{done.stdout}{done.stderr}")
+    return f"{folder}:{libraries}/*"

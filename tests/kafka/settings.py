@@ -99,6 +99,7 @@ def common(version: KafkaVersion, nodes: int) -> Properties:
             "share.coordinator.state.topic.num.partitions": "4",
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": in_sync,
+            "group.share.min.record.lock.duration.ms": "1000",
         }
     return settings
 

@@ -14,12 +14,12 @@ from tests.kafka.docker_broker import (
     engine,
     variable,
 )
-from tests.kafka.versions import NEWEST
+from tests.kafka.versions import DEFAULT_VERSION
 
 
 def test_a_container_serves_where_clients_are_told() -> None:
-    options = container_options(NEWEST, 19092)
-    assert options["image"] == f"apache/kafka:{NEWEST}"
+    options = container_options(DEFAULT_VERSION, 19092)
+    assert options["image"] == f"apache/kafka:{DEFAULT_VERSION}"
     assert options["ports"] == {"19092/tcp": ("127.0.0.1", 19092)}
     environment = options["environment"]
     assert environment["KAFKA_PROCESS_ROLES"] == "broker,controller"
@@ -47,7 +47,7 @@ def test_brokers_do_not_share_a_port() -> None:
 @pytest.mark.parametrize(
     ("choice", "version"),
     [
-        ("docker", NEWEST),
+        ("docker", DEFAULT_VERSION),
         ("docker:3.9.2", "3.9.2"),
         ("maven", ""),
         ("docker:9092", ""),
@@ -60,7 +60,7 @@ def test_the_version_is_chosen_by_the_option(choice: str, version: str) -> None:
 
 @pytest.mark.parametrize("version", ["2.8.2", "99.0.0"])
 def test_a_version_without_an_image_is_refused(version: str) -> None:
-    with pytest.raises(DockerError, match=rf"--kafka docker:{version}: .*{NEWEST}"):
+    with pytest.raises(DockerError, match=rf"--kafka docker:{version}: .*{DEFAULT_VERSION}"):
         chosen_version(f"docker:{version}")
 
 

@@ -88,10 +88,13 @@ VERSIONS: dict[str, KafkaVersion] = {
         KafkaVersion("4.1.1", "2.13", _KRAFT),
         KafkaVersion("4.2.1", "2.13", _KRAFT),
         KafkaVersion("4.3.1", "2.13", _KRAFT),
+        KafkaVersion("4.4.0", "2.13", _KRAFT),
     )
 }
 
-NEWEST = "4.3.1"
+# The release of every test that names none. Kafka 4.4.0 is among GENERATIONS, and tests of its own
+# features name it: the answers of the fake cluster are compared with those of 4.3.
+DEFAULT_VERSION = "4.3.1"
 
 # One release of each protocol generation: what a run of the whole suite goes through.
 GENERATIONS: tuple[tuple[str, str], ...] = (
@@ -105,7 +108,7 @@ GENERATIONS: tuple[tuple[str, str], ...] = (
     ("3.9.2", "kraft"),
     ("3.9.2", "zk"),
     ("4.0.2", "kraft"),
-    ("4.3.1", "kraft"),
+    ("4.4.0", "kraft"),
 )
 
 ALL_RUNS: tuple[tuple[str, str], ...] = tuple(

@@ -14,7 +14,7 @@ from aiokafka.errors import (
 )
 from aiokafka.metrics import ConsumerMetricsCollector
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Cut, Fail, FakeCluster
 from tests.support.consumers import Start, fill, partition_error
 from tests.support.producers import TOPIC

@@ -21,7 +21,7 @@ OTHERS = {"await", "read_committed"}
 def table() -> str:
     """Return the table, each row in one line."""
     page = (REPOSITORY / "docs" / "observability.rst").read_text()
-    _, _, section = page.partition("\nWhat is there to see ")
+    _, _, section = page.partition("\nSymptom  ")
     assert section
     return re.sub(r"\s+", " ", section)
 

@@ -28,6 +28,7 @@ async def seen(cluster: FakeCluster, start: Start) -> list[Metric]:
         found = [*producer.metrics()]
     consumer = await start(cluster, TOPIC, group_id="g")
     await consumer.getone()
+    await consumer.getmany()
     await consumer.commit()
     found += consumer.metrics()
     async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:

@@ -205,6 +205,77 @@ async def test_a_group(cluster: FakeCluster, start: Start) -> None:
         await asyncio.sleep(0.01)
 
 
+POLLS = (
+    "time-between-poll-avg",
+    "time-between-poll-max",
+    "poll-idle-ratio-avg",
+    "last-poll-seconds-ago",
+)
+
+
+async def test_times_between_calls(cluster: FakeCluster, start: Start) -> None:
+    """The application works for one second, waits for four seconds, and works for three."""
+    now = asyncio.get_running_loop().time
+    fill(cluster, 0, 2, topic=TOPIC)
+    consumer = await start(cluster, TOPIC)
+    for name in POLLS:
+        with pytest.raises(KeyError, match="is not known"):
+            consumer.metrics().value(name)
+    began_at = now()
+    await consumer.getone()
+    assert not consumer.metrics().find("time-between-poll-avg")
+    await asyncio.sleep(1)
+    await consumer.getone()
+    waits_from = now()
+    waiting = asyncio.create_task(consumer.getmany(timeout_ms=4000))
+    await asyncio.sleep(2)
+    seen = consumer.metrics()
+    assert seen.value("last-poll-seconds-ago") == 0
+    assert seen.value("poll-idle-ratio-avg") > 1.9 / (now() - began_at)
+    assert await waiting == {}
+    assert 3.9 < consumer.metrics().value("last-poll-seconds-ago") <= now() - waits_from
+    await asyncio.sleep(3)
+    await consumer.getmany()
+    seen, ended_at = consumer.metrics(), now()
+    check_form(seen)
+    assert 7900 < 3 * seen.value("time-between-poll-avg") <= 1000 * (ended_at - began_at) + 1
+    assert 6900 < seen.value("time-between-poll-max") <= 1000 * (ended_at - waits_from) + 1
+    idle = seen.value("poll-idle-ratio-avg") * (ended_at - began_at)
+    assert 3.9 < idle < ended_at - began_at - 3.9
+    units = {name: seen.find(name)[0].unit for name in POLLS}
+    assert units == dict(zip(POLLS, ("ms", "ms", "", "s"), strict=True))
+
+
+async def test_a_cancelled_wait_is_idle_time(cluster: FakeCluster, start: Start) -> None:
+    now = asyncio.get_running_loop().time
+    consumer = await start(cluster, TOPIC)
+    began_at = now()
+    for _ in range(3):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.getone(), 1)
+    ratio = consumer.metrics().value("poll-idle-ratio-avg")
+    assert ratio > 2.9 / (now() - began_at)
+
+
+async def test_a_slow_step_of_a_loop_is_seen_in_time(cluster: FakeCluster, start: Start) -> None:
+    """Most steps take no time. The check of max_poll_interval_ms tells slow steps apart, and the
+    mean of all is known."""
+    now = asyncio.get_running_loop().time
+    fill(cluster, 0, 300, topic=TOPIC)
+    consumer = await start(cluster, TOPIC, group_id="group", heartbeat_interval_ms=100)
+    count, began_at = 0, now()
+    async for _ in consumer:
+        count += 1
+        if count in (200, 201, 202):
+            await asyncio.sleep(5)
+        if count == 300:
+            break
+    await consumer.getmany(timeout_ms=1)
+    seen, elapsed = consumer.metrics(), 1000 * (now() - began_at)
+    assert 4000 < seen.value("time-between-poll-max") < 10_000
+    assert 14_000 < 300 * seen.value("time-between-poll-avg") <= elapsed + 1
+
+
 async def test_connections(cluster: FakeCluster) -> None:
     async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         before = admin.metrics()

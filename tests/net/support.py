@@ -28,7 +28,7 @@ from aiokafka.protocol.exchange import (
     encode_response_header,
     peek_request_header,
 )
-from aiokafka.protocol.messages.api_versions import (
+from aiokafka.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -111,6 +111,7 @@ class Addresses:
     def __init__(self, endpoint_of: Callable[[int], Endpoint | None]) -> None:
         self.endpoint_of = endpoint_of
         self.epoch = 0
+        self.cluster_id: str | None = None  # no checks of the brokers (KIP-1242)
 
     @property
     def cluster(self) -> Addresses:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from aiokafka.net.connector import canonical
+from aiokafka.net.dialing import canonical
 from tests.net.support import now
 
 NAME = socket.getnameinfo(("127.0.0.1", 1), socket.NI_NUMERICSERV)[0]

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.net.connector import Connector, resolve
+from aiokafka.net.connector import Connector
+from aiokafka.net.dialing import resolve
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
-from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
+from aiokafka.protocol.messages.metadata import ApiVersionsResponse
 from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import (
@@ -35,7 +36,9 @@ def metadata_request() -> MetadataRequest:
 # -- handshake
 
 
-@pytest.mark.parametrize("version", ["0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3"])
+@pytest.mark.parametrize(
+    "version", ["0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3", "4.4"]
+)
 async def test_brokers_of_every_age_are_greeted(version: str) -> None:
     async with FakeCluster(as_version=version) as cluster:
         async with connected(cluster.bootstrap_servers) as connection:
@@ -134,7 +137,7 @@ async def test_a_broker_upgraded_from_0_9_is_noticed() -> None:
 async def test_the_client_names_itself() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers):
         (seen,) = cluster.requests(ApiVersionsRequest)
-        assert seen.version == 4
+        assert seen.version == ApiVersionsRequest.VERSIONS[1]
         assert seen.request.client_software_name == "aiokafka"
         assert seen.request.client_software_version
 

@@ -12,8 +12,7 @@ from aiokafka.net.connector import Connector
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.exchange import encode_response_header, peek_request_header
 from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest, ProduceRequest
-from aiokafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from aiokafka.protocol.messages.metadata import MetadataResponse
+from aiokafka.protocol.messages.metadata import ApiVersion, ApiVersionsResponse, MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceResponse
 from aiokafka.protocol.messages.sasl import (
     SaslAuthenticateRequest,

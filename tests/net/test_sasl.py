@@ -18,8 +18,11 @@ from aiokafka.errors import (
     KafkaConnectionError,
 )
 from aiokafka.net.connector import Connector
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 from aiokafka.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

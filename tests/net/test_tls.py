@@ -66,6 +66,28 @@ async def test_a_client_finds_and_uses_a_tls_cluster(certificates: Certificates)
                 assert (await client.send(node_id, MetadataRequest(topics=[]))).brokers
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_a_broker_that_does_not_read_is_hung_up_on(
+    certificates: Certificates, calls: int
+) -> None:
+    """Also after a second close(), which makes abort() of a TLS transport a no-op."""
+    context = create_ssl_context(cafile=certificates.cafile)
+    options = {"security_protocol": "SSL", "ssl_context": context, "request_timeout_ms": 300}
+    server = certificates.server_context("127.0.0.1")
+    async with (
+        FakeCluster(ssl_context=server, proxied=True) as cluster,
+        connected(cluster.bootstrap_servers, **options) as connection,
+    ):
+        cluster.proxies[0].stall()
+        topics = [MetadataRequestTopic(name="t" * 200) for _ in range(20_000)]
+        while connection.is_ready:
+            connection.send_nowait(MetadataRequest(topics=topics), timeout=30).cancel()
+        for _ in range(calls):
+            connection.close()
+        # asyncio itself would wait for 30 s.
+        await asyncio.wait_for(asyncio.shield(connection.closed), 15)
+
+
 async def test_a_client_certificate_is_shown(certificates: Certificates) -> None:
     server = certificates.server_context("127.0.0.1", wants_client=True)
     context = create_ssl_context(
@@ -542,7 +564,9 @@ async def test_settings_that_do_not_come() -> None:
 
     options = {"security_protocol": "SSL", "ssl_context": never}
     connector = Connector(config("127.0.0.1:1", **options), "127.0.0.1", 1, "")
-    with pytest.raises(KafkaConnectionError, match="given as ssl_context did not give one in time"):
+    with pytest.raises(
+        KafkaConnectionError, match="given as ssl_context did not give a result in time"
+    ):
         await connector.open(now() + 0.05)
 
 

@@ -9,11 +9,18 @@ from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import pooled
 
 
+def greet_in_newest_form(cluster: FakeCluster) -> None:
+    """Support the first ApiVersions of a client, so that an interception sees it: brokers of 3.9
+    would refuse its version at once."""
+    cluster.state.profile.ranges[ApiVersionsRequest.API_KEY] = ApiVersionsRequest.VERSIONS
+
+
 def test_a_broker_that_is_slow_with_nothing_but_its_versions_is_waited_for() -> None:
     """It was Kafka 0.9, for which brokers leave out headers."""
 
     async def main(simulation: Simulation) -> int:
         async with FakeCluster(as_version="3.9") as cluster:
+            greet_in_newest_form(cluster)
             cluster.intercept(ApiVersionsRequest, Delay(5.0))
             async with pooled(cluster.bootstrap_servers) as pool:
                 return (await pool.get(0)).pick(MetadataRequest)
@@ -26,6 +33,7 @@ def test_what_was_taken_for_kafka_0_9_is_asked_again_when_it_answers() -> None:
 
     async def main(simulation: Simulation) -> int:
         async with FakeCluster(as_version="3.9") as cluster:
+            greet_in_newest_form(cluster)
             for request in (ApiVersionsRequest, SaslHandshakeRequest):
                 cluster.intercept(request, Delay(5.0), times=1)
             async with pooled(cluster.bootstrap_servers) as pool:
@@ -40,6 +48,7 @@ def test_what_was_taken_for_kafka_0_9_is_asked_again_when_it_answers() -> None:
 def test_what_was_taken_for_kafka_0_9_is_asked_again_beside_a_new_one() -> None:
     async def main(simulation: Simulation) -> int:
         async with FakeCluster(brokers=2, as_version="3.9") as cluster:
+            greet_in_newest_form(cluster)
             for request in (ApiVersionsRequest, SaslHandshakeRequest):
                 cluster.intercept(request, Silence(), broker=0, times=1)
             async with pooled(cluster.address(0), cluster.address(1)) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +58,24 @@ async def test_sends_and_receives_are_left_to_it(
     assert [name for name, _ in record.headers] == ["traceparent"]
     # It has no metrics.
     assert [point.value for point in seen.points("messaging.client.sent.messages")] == [1]
+
+
+async def test_it_calls_serializers_that_await(
+    contrib: AIOKafkaInstrumentor, cluster: FakeCluster, seen: Seen
+) -> None:
+    """It calls them a second time itself, to name the partition in its span, and does not await
+    what they return. (A coroutine that is never awaited is a warning, which fails the test.)"""
+
+    async def to_bytes(text: str) -> bytes:
+        await asyncio.sleep(0)
+        return text.encode()
+
+    async with new_producer(cluster, value_serializer=to_bytes) as producer:
+        await producer.send_and_wait(TOPIC, "value", partition=0)
+    (record,) = cluster.log(TOPIC).records()
+    assert record.value == b"value"
+    (span,) = seen.spans()
+    assert "messaging.destination.partition.id" not in (span.attributes or {})
 
 
 async def test_ours_are_made_when_it_was_taken_away(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaShareConsumer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import GroupAuthorizationFailedError, MessageSizeTooLargeError
 from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry, observe_clients
 from aiokafka.otel import _names as names
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.consumers import Start, fill
@@ -161,6 +161,42 @@ async def test_the_numbers_of_all_clients(cluster: FakeCluster, start: Start, se
     assert values["kafka.producer.record_send_total"] == [1]
     assert values["kafka.producer.buffer_available_bytes"] == [33_554_432]
     assert values["kafka.producer.connection_count"][0] >= 1
+
+
+async def test_a_share_consumer(cluster: FakeCluster, seen: Seen) -> None:
+    cluster.state.other_configs[32, "queue"] = {"share.auto.offset.reset": "earliest"}
+    fill(cluster, 0, 5, topic=TOPIC)
+    telemetry = ConsumerTelemetry(**seen.providers, group_id="queue")
+    consumer: AIOKafkaShareConsumer[Any, Any] = AIOKafkaShareConsumer(
+        TOPIC,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="queue",
+        share_acknowledgement_mode="explicit",
+        interceptors=[telemetry],
+    )
+    async with consumer:
+        for _ in range(5):
+            record = await consumer.getone()
+            async with consumer.processing(record):
+                with telemetry.process([record]):
+                    pass
+        await consumer.commit()
+        observe_clients(consumer, meter_provider=seen.metering)
+        for name, value in (
+            ("fetch_buffer_bytes", []),  # not among the most important metrics
+            ("records_consumed_total", [5]),
+            ("records_accepted_total", [5]),
+            ("records_released_total", [0]),
+            ("acknowledgements_pending", [0]),
+            ("assigned_partitions", [3]),
+        ):
+            points = seen.points(f"kafka.consumer_share.{name}")
+            assert [point.value for point in points] == value, name
+    (waited,) = seen.points("messaging.client.operation.duration")
+    assert waited.count == 5
+    assert waited.attributes["messaging.consumer.group.name"] == "queue"
+    assert len(seen.spans(f"poll {TOPIC}")) == 5
+    assert len(seen.spans(f"process {TOPIC}")) == 5
 
 
 async def test_sums_do_not_fall_when_one_of_the_clients_is_gone(

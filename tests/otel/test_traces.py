@@ -19,7 +19,7 @@ from aiokafka.interceptors import ProducerInterceptor, ProducerRecord
 from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry
 from aiokafka.otel import _names as names
 from aiokafka.parallel import ParallelConsumer
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.consumers import Start

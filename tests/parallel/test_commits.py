@@ -16,7 +16,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.parallel import RetryTopics
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until

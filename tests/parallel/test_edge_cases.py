@@ -14,7 +14,7 @@ from aiokafka._compat import timeout
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError
 from aiokafka.parallel import RetryTopics
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.parallel.support import (

@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.parallel import RetryTopics
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.group_members import JoinGroupRequest
 from aiokafka.testing import FakeCluster, Hold
 from tests.parallel.support import (
     Record,

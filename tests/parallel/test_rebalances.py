@@ -15,11 +15,13 @@ from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.parallel import ParallelConsumer
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster
 from tests.parallel.support import (
     Record,

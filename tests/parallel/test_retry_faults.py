@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition, _clock
 from aiokafka.errors import InvalidRecord, KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
 from aiokafka.protocol.messages.fetch import FetchRequest
@@ -49,15 +49,14 @@ def headers_due(due: float) -> list[tuple[str, bytes]]:
     return [(name, value or b"") for name, value in info.headers()]
 
 
-@pytest.mark.real_time
 async def test_a_clock_that_is_wrong_holds_up_nothing_for_long(
-    cluster: FakeCluster, producer: AIOKafkaProducer
+    cluster: FakeCluster, producer: AIOKafkaProducer, wall_time: Callable[[], float]
 ) -> None:
     """Copies of a host whose clock is an hour ahead: each waits for the delay at most, from when it
     was seen, and those behind it do not wait for each other."""
     await add_topics(cluster, "t-retry-1")
     log = cluster.log("t-retry-1")
-    wrong = time.time() + 3600
+    wrong = wall_time() + 3600
     for number in range(40):
         log.append(b"%d" % number, headers=headers_due(wrong), timestamp_ms=int(wrong * 1000))
     seen: list[int] = []
@@ -67,19 +66,21 @@ async def test_a_clock_that_is_wrong_holds_up_nothing_for_long(
 
     # In hand are so few that it takes many turns.
     retry = RetryTopics(producer, [500])
-    began_at = time.monotonic()
+    began_at = wall_time()
     async with make_parallel(cluster, retry=retry, max_records=4) as parallel:
         runs = Runs(parallel, handle)
         await until(lambda: committed(cluster, 1, "t-retry-1") == [40])
-        took = time.monotonic() - began_at
+        took = wall_time() - began_at
         await runs.stop()
     assert seen == list(range(40))
     assert 0.45 < took < 5
 
 
-@pytest.mark.real_time
 async def test_a_clock_that_is_put_back_holds_up_nothing_for_long(
-    cluster: FakeCluster, producer: AIOKafkaProducer, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster,
+    producer: AIOKafkaProducer,
+    wall_time: Callable[[], float],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await add_topics(cluster, "t-retry-1")
     cluster.log("t").append(b"x")
@@ -94,24 +95,21 @@ async def test_a_clock_that_is_put_back_holds_up_nothing_for_long(
     async with make_parallel(cluster, retry=retry) as parallel:
         runs = Runs(parallel, handle)
         await until(lambda: parallel.waiting == 1)
-        now = time.time
-        monkeypatch.setattr(time, "time", lambda: now() - 3600)
+        monkeypatch.setattr(_clock, "wall_time", lambda: wall_time() - 3600)
         await until(lambda: seen == ["t", "t-retry-1"], 5)
-        monkeypatch.undo()
         await runs.stop()
 
 
 # -- what is read, and how often -------------------------------------------------------------------
 
 
-@pytest.mark.real_time
 async def test_what_is_not_due_is_fetched_once(
-    cluster: FakeCluster, producer: AIOKafkaProducer
+    cluster: FakeCluster, producer: AIOKafkaProducer, wall_time: Callable[[], float]
 ) -> None:
     """A long queue that becomes due bit by bit."""
     await add_topics(cluster, "t-retry-1")
     log = cluster.log("t-retry-1")
-    began_at = time.time()
+    began_at = wall_time()
     for number in range(300):
         due = began_at + 0.3 + number / 200
         log.append(bytes(1000), headers=headers_due(due), timestamp_ms=int(began_at * 1000))
@@ -129,7 +127,7 @@ async def test_what_is_not_due_is_fetched_once(
     seen: list[tuple[int, float]] = []
 
     async def handle(record: Record) -> None:
-        seen.append((record.offset, time.time()))
+        seen.append((record.offset, wall_time()))
 
     retry = RetryTopics(producer, [3_600_000])
     async with make_parallel(cluster, retry=retry) as parallel:
@@ -164,6 +162,30 @@ async def test_what_waits_in_hand_is_bounded(
     assert not seen.ended
     assert most <= 40
     assert parallel.waiting == 0
+
+
+async def test_a_record_that_is_due_waits_for_the_delayed_ones_before_it(
+    cluster: FakeCluster, producer: AIOKafkaProducer
+) -> None:
+    """Also if the application resumes the partition, which is paused while records are delayed."""
+    await add_topics(cluster, "t-retry-1")
+    retry_partition = TopicPartition("t-retry-1", 0)
+    log = cluster.log("t-retry-1")
+    log.append(b"first", headers=headers_due(time.time() + 3600))
+    seen: list[int] = []
+
+    async def handle(record: Record) -> None:
+        seen.append(record.offset)
+
+    retry = RetryTopics(producer, [1000])
+    async with make_parallel(cluster, retry=retry) as parallel:
+        runs = Runs(parallel, handle)
+        await until(lambda: parallel.waiting == 1)
+        log.append(b"second", headers=headers_due(time.time() - 3600))
+        parallel.consumer.resume(retry_partition)
+        await until(lambda: committed(cluster, 1, "t-retry-1") == [2])
+        await runs.stop()
+    assert seen == [0, 1]
 
 
 async def test_what_waits_is_given_up_with_its_partition(

@@ -12,9 +12,8 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.parallel import ParallelConsumer
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_members import JoinGroupRequest, LeaveGroupRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.parallel.support import (

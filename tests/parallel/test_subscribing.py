@@ -10,7 +10,7 @@ import pytest
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError
 from aiokafka.parallel import ParallelConsumer, RetryTopics
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.parallel.support import (
     Record,

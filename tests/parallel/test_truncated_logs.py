@@ -10,7 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.parallel import RetryInfo, RetryTopics
 from aiokafka.parallel.work import OffsetTracker, WorkQueue
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.parallel.support import Record, Runs, add_topics, make_parallel, make_producer, until

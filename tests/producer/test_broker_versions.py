@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import AddPartitionsToTxnRequest
 from aiokafka.testing import Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate

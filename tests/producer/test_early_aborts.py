@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -19,7 +20,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Delay, FakeCluster
 from tests.support.producers import TOPIC, committed, new_producer
 
 OFFSETS = {TopicPartition(TOPIC, 0): 1}
@@ -105,4 +106,24 @@ async def test_while_offsets_of_version_2_wait(commit: bool) -> None:
         await cluster.create_topic(TOPIC, partitions=3)
         async with new_producer(cluster, transactional_id="worker") as producer:
             await abort_while_offsets_wait(cluster, producer, TxnOffsetCommitRequest, commit=commit)
+        assert cluster.failures == []
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.8", "4.3"])
+async def test_records_have_results_when_the_abort_returns(release: str) -> None:
+    """Their leader is slower than the coordinator, which is another broker."""
+    async with FakeCluster(brokers=2, as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        cluster.move_leader((TOPIC, 0), 0)
+        cluster.move_coordinator("transaction", "worker", 1)
+        async with new_producer(cluster, transactional_id="worker") as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"written", partition=0)
+            with cluster.intercept(ProduceRequest, Delay(0.1)):
+                in_flight = await producer.send(TOPIC, b"in flight", partition=0)
+                await cluster.wait_for(lambda: cluster.count(ProduceRequest) == 2)
+                waiting = await producer.send(TOPIC, b"waiting", partition=0)
+                await producer.abort_transaction()
+            assert in_flight.done() and waiting.done()
+            await asyncio.gather(in_flight, waiting, return_exceptions=True)
         assert cluster.failures == []

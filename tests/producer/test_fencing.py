@@ -16,8 +16,7 @@ from aiokafka.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
@@ -178,7 +177,7 @@ async def test_late_but_not_fenced(request_type: Any) -> None:
         assert committed(cluster) == [b"next"]
 
 
-@pytest.mark.parametrize("error", [InvalidProducerEpoch, InvalidTxnState])
+@pytest.mark.parametrize("error", [InvalidProducerEpoch, InvalidTxnState, ProducerFenced])
 @pytest.mark.parametrize("release", RELEASES)
 async def test_a_leader_that_is_wrong(release: str, error: Any) -> None:
     """It says that the epoch is old, or the transaction over; the coordinator denies it."""

@@ -12,16 +12,15 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import KafkaProtocolError, KafkaTimeoutError, NotLeaderForPartitionError
-from aiokafka.protocol.messages.find_coordinator import (
+from aiokafka.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
-from aiokafka.protocol.messages.init_producer_id import (
+from aiokafka.protocol.messages.produce import (
     InitProducerIdRequest,
     InitProducerIdResponse,
-)
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,

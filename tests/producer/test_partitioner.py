@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,61 @@ def test_records_without_a_key_that_are_sent_one_by_one_go_everywhere() -> None:
     counts = simulate(main)
     assert sorted(counts) == [0, 1, 2, 3]
     assert max(counts.values()) < 600
+
+
+# -- KIP-1123: partitions whose leader is in the rack of the client
+
+RACKS = ["a", "b", "a"]
+
+
+async def sent_to(cluster: FakeCluster, count: int = 60, **options: Any) -> set[int]:
+    """Return the partitions to which a producer in rack "a" sends records without a key."""
+    options = {"client_rack": "a", "partitioner_rack_aware": True, **options}
+    async with new_producer(cluster, **options) as producer:
+        sent = [await producer.send_and_wait(TOPIC, bytes(4000)) for _ in range(count)]
+    return {metadata.partition for metadata in sent}
+
+
+async def with_leaders(cluster: FakeCluster, *leaders: int) -> None:
+    await cluster.create_topic(TOPIC, partitions=len(leaders), replication_factor=3)
+    for partition, leader in enumerate(leaders):
+        cluster.move_leader((TOPIC, partition), leader)
+
+
+async def test_records_without_a_key_stay_in_the_rack() -> None:
+    async with FakeCluster(brokers=3, racks=RACKS) as cluster:
+        await with_leaders(cluster, 0, 1, 2, 1)
+        assert await sent_to(cluster) == {0, 2}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partitioner_rack_aware": False},
+        {"client_rack": None},
+        {"client_rack": "elsewhere"},
+        {"partitioner": lambda key, every, available: random.choice(available)},
+    ],
+)
+async def test_all_partitions_are_used_without_a_rack(options: dict[str, Any]) -> None:
+    async with FakeCluster(brokers=3, racks=RACKS) as cluster:
+        await with_leaders(cluster, 0, 1, 2)
+        assert await sent_to(cluster, count=100, **options) == {0, 1, 2}
+
+
+async def test_records_follow_the_leaders_and_keys_do_not() -> None:
+    async with FakeCluster(brokers=3, racks=RACKS) as cluster:
+        await with_leaders(cluster, 0, 1)
+        options = {"client_rack": "a", "partitioner_rack_aware": True}
+        async with new_producer(cluster, **options) as producer:
+            keyed = [await producer.send_and_wait(TOPIC, b"", b"%d" % n) for n in range(20)]
+            assert {metadata.partition for metadata in keyed} == {0, 1}
+            assert (await producer.send_and_wait(TOPIC, b"")).partition == 0
+            # No leader is in the rack: all partitions are used.
+            cluster.move_leader((TOPIC, 0), 1)
+            sent = [await producer.send_and_wait(TOPIC, bytes(4000)) for _ in range(100)]
+            assert {metadata.partition for metadata in sent[2:]} == {0, 1}
+            cluster.move_leader((TOPIC, 1), 2)
+            assert await producer.client.force_metadata_update()
+            sent = [await producer.send_and_wait(TOPIC, bytes(4000)) for _ in range(20)]
+            assert {metadata.partition for metadata in sent[2:]} == {1}

@@ -17,8 +17,7 @@ from aiokafka.errors import (
     InvalidProducerIdMapping,
     KafkaTimeoutError,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 

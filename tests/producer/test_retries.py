@@ -22,10 +22,10 @@ from aiokafka.errors import (
     UnknownProducerId,
     UnsupportedForMessageFormatError,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    InitProducerIdRequest,
     ProduceRequest,
     ProduceResponse,
 )

@@ -15,8 +15,8 @@ from aiokafka.errors import (
     ProducerClosed,
     TransactionalIdAuthorizationFailed,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
 from tests.support.producers import TOPIC, committed, new_producer, values
 

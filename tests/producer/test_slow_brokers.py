@@ -52,11 +52,35 @@ def test_the_others_take_what_it_does_not(seconds: float | None, per_broker: int
         assert sum(ends[other::3]) > COUNT / 3
 
 
-def test_with_none_slow_all_get_alike() -> None:
+def test_batches_that_grow_leave_the_memory_to_the_others() -> None:
+    """Each broker has a backlog. The batches of the slow one grow the most, but its partitions get
+    no more memory for that."""
+    count = 20_000
+
+    async def main(_: Simulation) -> list[int]:
+        async with FakeCluster(brokers=3) as cluster:
+            await cluster.create_topic(TOPIC, assignment={i: [i % 3] for i in range(15)})
+            for broker in range(3):
+                cluster.faults.slow(broker, 0.01 if broker else 0.5, [ProduceRequest])
+            async with new_producer(cluster, buffer_memory=2_000_000) as producer:
+                for _ in range(count):
+                    await producer.send(TOPIC, b"x" * 900)
+                await producer.flush()
+            return [cluster.log(TOPIC, number).end_offset for number in range(15)]
+
+    ends = simulate(main)
+    assert sum(ends) == count
+    assert sum(ends[::3]) < count / 20
+    for other in (1, 2):
+        assert sum(ends[other::3]) > count / 3
+
+
+@pytest.mark.parametrize("options", [{"max_batch_size": 1000}, {}], ids=["full", "grown"])
+def test_with_none_slow_all_get_alike(options: dict[str, Any]) -> None:
     async def main(_: Simulation) -> list[int]:
         async with FakeCluster(brokers=3) as cluster:
             await cluster.create_topic(TOPIC, assignment={i: [i] for i in range(3)})
-            async with new_producer(cluster, max_batch_size=1000) as producer:
+            async with new_producer(cluster, **options) as producer:
                 for _ in range(COUNT):
                     await producer.send(TOPIC, b"x" * 900)
                 await producer.flush()

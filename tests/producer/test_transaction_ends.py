@@ -18,8 +18,7 @@ from aiokafka.errors import (
     ProducerClosed,
     TransactionAbortable,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate

@@ -24,8 +24,7 @@ from aiokafka.errors import (
     ProducerClosed,
     TransactionStateError,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,

@@ -25,12 +25,11 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     TransactionAbortable,
 )
-from aiokafka.protocol.messages.find_coordinator import (
+from aiokafka.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -38,7 +37,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
 from tests.support.producers import (
     TOPIC,
     committed,
@@ -47,6 +46,7 @@ from tests.support.producers import (
     results,
     send_all,
     transactional,
+    values,
 )
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.0", "4.3"]
@@ -356,6 +356,26 @@ async def test_an_expired_batch_fails_the_transaction(release: str) -> None:
                         await producer.send(TOPIC, b"lost", partition=0)
             async with producer.transaction():
                 await producer.send(TOPIC, b"next", partition=0)
+        assert committed(cluster) == [b"next"]
+
+
+async def test_a_batch_that_expires_in_flight_and_is_written_needs_no_new_epoch() -> None:
+    options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
+    async with FakeCluster(as_version="2.8") as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster, **options) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"first", partition=0)
+            # The response to the second attempt comes after the deadline.
+            cluster.intercept(ProduceRequest, Delay(0.4, Fail(NotLeaderForPartitionError)), times=1)
+            cluster.intercept(ProduceRequest, Delay(0.4), times=1)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.send_and_wait(TOPIC, b"late", partition=0)
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+            assert cluster.count(InitProducerIdRequest) == 1
+        assert values(cluster) == [b"first", b"late", b"next"]
         assert committed(cluster) == [b"next"]
 
 

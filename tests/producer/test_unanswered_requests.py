@@ -18,11 +18,11 @@ from aiokafka.errors import (
     TransactionStateError,
 )
 from aiokafka.producer import AIOKafkaProducer
-from aiokafka.protocol.messages.init_producer_id import (
+from aiokafka.protocol.messages.produce import (
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ProduceRequest,
 )
-from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,

@@ -22,7 +22,7 @@ from aiokafka.errors import (
     WrongArgument,
 )
 from aiokafka.producer.producer import _missing
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.producers import TOPIC, new_producer, values
 

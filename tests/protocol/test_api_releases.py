@@ -7,8 +7,8 @@ import pytest
 from aiokafka.errors import UnsupportedVersionError
 from aiokafka.protocol.messages.acls import CreateAclsRequest
 from aiokafka.protocol.messages.cluster import DescribeClusterRequest, UnregisterBrokerRequest
+from aiokafka.protocol.messages.configs import IncrementalAlterConfigsRequest
 from aiokafka.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
-from aiokafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from aiokafka.protocol.messages.scram import DescribeUserScramCredentialsRequest
 from aiokafka.protocol.messages.topics import DescribeTopicPartitionsRequest
 from aiokafka.protocol.versions import BrokerVersions, first_release, first_release_with_kraft

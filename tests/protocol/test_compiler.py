@@ -10,17 +10,22 @@ import pytest
 
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import Codec, codec
-from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from aiokafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from aiokafka.protocol.messages.fetch import (
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
 )
-from aiokafka.protocol.messages.heartbeat import HeartbeatResponse
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.group_members import (
+    ConsumerGroupHeartbeatResponse,
+    ConsumerProtocolSubscription,
+    HeartbeatResponse,
+)
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -84,8 +89,8 @@ def partition(**tagged: object) -> FetchResponse:
 def test_tagged_fields_are_sent_only_if_they_differ_from_their_defaults() -> None:
     wire = codec(FetchResponse, 12)
     plain = wire.encode_bytes(partition())
-    assert wire.encode_bytes(partition(diverging_epoch=EpochEndOffset())) == plain
-    tagged = partition(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9))
+    assert wire.encode_bytes(partition(diverging_epoch=DivergingEpoch())) == plain
+    tagged = partition(diverging_epoch=DivergingEpoch(epoch=3, end_offset=9))
     assert len(wire.encode_bytes(tagged)) == len(plain) + 2 + 12 + 1
     assert wire.decode(wire.encode_bytes(tagged)) == tagged
 

@@ -16,13 +16,14 @@ from aiokafka.protocol.exchange import (
     encode_response_header,
     peek_request_header,
 )
-from aiokafka.protocol.messages.api_versions import (
+from aiokafka.protocol.messages.group_members import HeartbeatRequest, HeartbeatResponse
+from aiokafka.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

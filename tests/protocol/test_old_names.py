@@ -31,14 +31,14 @@ from aiokafka.protocol.messages.fetch import (
     PartitionData,
 )
 from aiokafka.protocol.messages.fetch import FetchResponse as FetchMessage
-from aiokafka.protocol.messages.join_group import JoinGroupResponse as JoinMessage
-from aiokafka.protocol.messages.join_group import JoinGroupResponseMember
+from aiokafka.protocol.messages.group_members import JoinGroupResponse as JoinMessage
+from aiokafka.protocol.messages.group_members import JoinGroupResponseMember
 from aiokafka.protocol.messages.metadata import MetadataResponse as MetadataMessage
-from aiokafka.protocol.messages.records import (
+from aiokafka.protocol.messages.topics import (
     DeleteRecordsPartitionResult,
     DeleteRecordsTopicResult,
 )
-from aiokafka.protocol.messages.records import DeleteRecordsResponse as DeleteRecordsMessage
+from aiokafka.protocol.messages.topics import DeleteRecordsResponse as DeleteRecordsMessage
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest

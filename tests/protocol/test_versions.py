@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aiokafka.errors import UnsupportedVersionError
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.protocol.messages.share_fetch import ShareFetchRequest
+from aiokafka.protocol.messages.share_groups import ShareFetchRequest
 from aiokafka.protocol.versions import BrokerVersions
 
 

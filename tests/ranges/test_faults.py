@@ -22,10 +22,19 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    PartitionData,
+)
+from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange, RangeReader
 from aiokafka.ranges.reader import log_bounds
@@ -247,10 +256,11 @@ def test_metadata_that_names_an_epoch_of_before() -> None:
     simulate(main, limit_s=60)
 
 
+@pytest.mark.parametrize("release", ["0.11", "1.1", "4.3"])
 @pytest.mark.parametrize("start", [10, 30])
-async def test_a_leader_that_was_cut_off(start: int) -> None:
+async def test_a_leader_that_was_cut_off(start: int, release: str) -> None:
     """It goes on answering, and its log ends before the range does, or before it begins."""
-    async with cut_off() as cluster:
+    async with cut_off(release) as cluster:
         ranges = [PartitionRange("t", 0, start, 50)]
         async with reading(cluster, ranges, servers=cluster.address(0)) as reader:
             assert await drain(reader) == {("t", 0): numbered(start, 50)}
@@ -382,9 +392,9 @@ async def test_a_silent_leader_costs_no_more_than_the_time_of_the_range() -> Non
 
 
 @contextlib.asynccontextmanager
-async def cut_off() -> AsyncIterator[FakeCluster]:
+async def cut_off(release: str = "4.3") -> AsyncIterator[FakeCluster]:
     """A cluster whose broker 0 leads a log of 15 records, as it believes; it has 50."""
-    async with FakeCluster(3) as cluster:
+    async with FakeCluster(3, as_version=release) as cluster:
         await cluster.create_topic("t", assignment={0: [0, 1, 2]})
         fill(cluster, 0, 15)
         cluster.faults.isolate(0)

@@ -86,9 +86,7 @@ def test_records_that_end_before_the_offset_are_an_error() -> None:
 
 
 def test_an_offset_outside_of_the_log_is_a_case_of_its_own() -> None:
-    found = answer(error=OffsetOutOfRangeError)
-    assert isinstance(found, OutOfRange)
-    assert found.failure().args == ({TP: 20},)
+    assert isinstance(answer(error=OffsetOutOfRangeError), OutOfRange)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka import TopicPartition
 from aiokafka._reading import FoundOffset, list_offsets, offsets_in
 from aiokafka.errors import BrokerResponseError, NotLeaderForPartitionError
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
     EARLIEST,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,

@@ -271,7 +271,7 @@ def test_a_missing_package_is_named(
     fresh = reload_compression(monkeypatch)
     assert not fresh.has_codec(name)
     for use in (fresh.compress, fresh.decompress):
-        with pytest.raises(UnsupportedCodecError, match=rf"pip install aiokafka\[{name}\]"):
+        with pytest.raises(UnsupportedCodecError, match=rf'pip install "aiokafka\[{name}\]"'):
             use(CODECS[name], b"data")
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from aiokafka.record import reader as reader_module
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord
-from tests.record.samples import make_batch
+from tests.record.samples import Item, make_batch
 
 FIELDS = {
     "topic": "t",
@@ -249,6 +250,22 @@ def test_a_subclass_shows_its_fields(record: Any) -> None:
 def take_raw() -> Any:
     """A record as a reader hands it out."""
     return RecordReader(make_batch(), "t", 0, position=0).next()
+
+
+def test_the_collector_sees_a_record_that_may_be_part_of_a_cycle() -> None:
+    """Thousands of other records would have it look through all objects of the program."""
+    is_compiled = not str(reader_module.__file__).endswith(".py")
+    values = [b"1", b"[2]", b"3.5", b"null", b'"text"', b"{}"]
+    data = b"".join(make_batch([Item(0, None, v)], base_offset=n) for n, v in enumerate(values))
+    reader = RecordReader(data, "t", 0, position=0, value_deserializer=json.loads)
+    records = reader.take(len(values))
+    assert [record.value for record in records] == [1, [2], 3.5, None, "text", {}]
+    # After a list, a missing value may count as one that can refer to other objects.
+    seen = [gc.is_tracked(record) for record in records]
+    assert [seen[at] for at in (1, 5)] == [True, True]
+    assert [seen[at] for at in (0, 2, 4)] == [not is_compiled] * 3
+    records[0].value = records
+    assert gc.is_tracked(records[0])
 
 
 def test_can_be_referred_to_weakly_and_collected() -> None:

@@ -14,9 +14,11 @@ from aiokafka.errors import (
     IllegalGenerationError,
     IllegalOperation,
     UnknownMemberIdError,
+    UnknownTopicId,
 )
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.group_members import JoinGroupRequest
 from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster, Hold, RequestContext
 from tests.support.consumers import T0, T1, Start, fill
@@ -104,6 +106,73 @@ async def test_leader_epochs_are_stored_where_there_is_room(
         kept = cluster.groups.offsets_of("g").committed["t", 0]
         assert (kept.offset, kept.metadata, kept.leader_epoch) == (5, "note", epoch)
         await producer.stop()
+
+
+def commits(cluster: FakeCluster) -> list[tuple[int, str, bytes]]:
+    """Return version, topic and topic id of each TxnOffsetCommit."""
+    return [
+        (seen.version, topic.name, topic.topic_id)
+        for seen in cluster.requests(TxnOffsetCommitRequest)
+        for topic in seen.request.topics
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}])
+async def test_offsets_have_the_id_of_their_topic(
+    cluster: FakeCluster, start: Start, produce: Produce, options: dict[str, str]
+) -> None:
+    """KIP-1319."""
+    fill(cluster, 0, 3)
+    options = {key: value for key, value in READING.items() if key[:9] != "heartbeat"} | options
+    consumer = await start(cluster, "t", **options)
+    producer = await produce(cluster)
+    await consumer.getone(T0)
+    await put(producer, {T0: 1}, consumer)
+    assert commits(cluster) == [(6, "", cluster.state.topics["t"].topic_id)]
+    assert stored(cluster) == [1, None]
+
+
+async def test_without_the_id_of_each_topic_offsets_have_names(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    """The producer does not know the topics of another process's consumer."""
+    producer = await produce(cluster)
+    await put(producer, {T0: 1}, "g")
+    assert commits(cluster) == [(5, "t", ZERO_UUID)]
+    await producer.partitions_for("t")
+    await put(producer, {T0: 2}, "g")
+    assert commits(cluster)[1:] == [(6, "", cluster.state.topics["t"].topic_id)]
+
+
+async def test_brokers_before_kafka_4_4_get_names(start: Start, produce: Produce) -> None:
+    async with FakeCluster(as_version="4.3") as cluster:
+        await cluster.create_topic("t", partitions=2)
+        await cluster.create_topic("out")
+        fill(cluster, 0, 3)
+        consumer = await start(cluster, "t", **READING)
+        producer = await produce(cluster)
+        await consumer.getone(T0)
+        await put(producer, {T0: 1}, consumer)
+        assert [commit[:2] for commit in commits(cluster)] == [(5, "t")]
+        await consumer.stop()
+        await producer.stop()
+
+
+async def test_an_offset_in_a_deleted_topic_is_not_stored_for_its_successor(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", **READING)
+    producer = await produce(cluster)
+    await consumer.getone(T0)
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions=2)
+    with pytest.raises(UnknownTopicId, match="t-0 of group 'g'"):
+        await put(producer, {T0: 1}, consumer)
+    assert stored(cluster) == [None, None]
+    # The producer goes on.
+    await put(producer, {T1: 0}, "g")
+    assert stored(cluster) == [None, 0]
 
 
 async def test_nobody_reads_for_the_group(cluster: FakeCluster, produce: Produce) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka import TransactionalSession
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
 from aiokafka.session import SessionTransaction
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate

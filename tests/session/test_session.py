@@ -32,7 +32,7 @@ from aiokafka.errors import (
     TransactionAbortable,
     UnknownMemberIdError,
 )
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.group_members import JoinGroupRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,

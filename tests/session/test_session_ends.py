@@ -127,15 +127,23 @@ async def test_what_counts_as_taken(cluster: FakeCluster, how: str) -> None:
 # -- records that cannot be read
 
 
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("linger_ms", [0, 200])
-async def test_a_record_that_cannot_be_read(cluster: FakeCluster, linger_ms: float) -> None:
+async def test_a_record_that_cannot_be_read(
+    cluster: FakeCluster, linger_ms: float, waits: bool
+) -> None:
     fill(cluster, 0, 4)
 
-    def decode(value: bytes) -> bytes:
+    def decode_now(value: bytes) -> bytes:
         if value == b"2":
             raise ValueError("poison")
         return value
 
+    async def decode_later(value: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return decode_now(value)
+
+    decode = decode_later if waits else decode_now
     done: list[bytes] = []
     errors = 0
     session = session_of(cluster, reading={"value_deserializer": decode}, linger_ms=linger_ms)

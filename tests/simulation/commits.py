@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_members import LeaveGroupRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from tests.simulation import logs
 from tests.simulation.history import Audience

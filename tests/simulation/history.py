@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
@@ -187,6 +187,8 @@ class Reading:
         self.whereabouts = Whereabouts()
         self.shows: Shows | None = None
         """Its interceptors, if it has any."""
+        self.iterator: AsyncIterator[ConsumerRecord[Any, Any]] | None = None
+        """That of `async for`, if it has read in that way."""
         self.shown_until = 0.0
         """When interceptors looked at records last; infinity while they do."""
         self._newest: dict[TopicPartition, tuple[int, int]] = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # reading, seeking and committing, come as often as they do.
 _MOST = 60
 _MOST_ASKED_FOR = 400
-_ASKED_FOR = (0, 1, 2, 8, 24, 25, 26, 28)
+_ASKED_FOR = (0, 1, 2, 8, 24, 25, 26, 28, 78, 79)
 # Fetches by readers that are sent away, who must not come back at once each time.
 _MOST_SENT_AWAY = 25
 # Pauses grow to a second: so many are left of these some seconds after they began to be refused.

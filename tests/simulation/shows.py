@@ -147,8 +147,19 @@ class Shows:
 def intercepted(
     caller: Caller, reading: Reading, options: dict[str, Any], **client: Any
 ) -> AIOKafkaConsumer:
-    """Return a consumer with the interceptors that the options of its program want, if any."""
+    """Return a consumer with the interceptors and the deserializer that the options of its program
+    want, if any."""
     wanted = options.get("interceptors")
+    if rate := options.get("deserializer_rate"):
+        source = caller.world.random_for(f"deserializer of {caller.name}")
+
+        async def wait_for_some(data: bytes | None) -> bytes | None:
+            # The same record may wait when it is deserialized again, or not.
+            if source.random() < rate:
+                await asyncio.sleep(source.choice((0, 0.0001)))
+            return data
+
+        client["value_deserializer"] = wait_for_some
     if not wanted:
         return AIOKafkaConsumer(**client)
     if options.get("commits") not in _BY_POSITIONS:

@@ -46,6 +46,11 @@ def test_seeds() -> None:
 
 
 @pytest.mark.timeout(180)
+def test_seeds_of_share_groups() -> None:
+    assert_fine(simulate("--workload", "share", "--seeds", "30", "--workers", "2", limit=170))
+
+
+@pytest.mark.timeout(180)
 def test_the_same_seed_is_the_same_run() -> None:
     done = simulate("--first", "0", "--seeds", "8", "--workers", "1", "--twice", limit=170)
     assert "two runs differ" not in done.stdout

@@ -17,11 +17,9 @@ from aiokafka.errors import (
     KafkaConnectionError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 from aiokafka.ranges import DataLossError
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._plan import PushedFilters, batch_tasks

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Delay, Edit, FakeCluster
 from tests.spark.support import TOLERANT, batch, end, fill, initial, read, stream

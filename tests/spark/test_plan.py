@@ -10,9 +10,9 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka.protocol.messages.fetch import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.ranges import DataLossError
 from aiokafka.spark._offsets import corrected_pins
 from aiokafka.structs import TopicPartition

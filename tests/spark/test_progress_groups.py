@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka._compat import timeout
 from aiokafka.errors import GroupAuthorizationFailedError
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.spark.support import MIRRORED, committed, end, fill, initial, stream
 

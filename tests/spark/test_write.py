@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import GroupAuthorizationFailedError, UnstableOffsetCommit
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._options import WriteOptions, parse_write
 from aiokafka.testing import Fail, FakeCluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import Start
 from tests.support.groups import Log, until

@@ -9,8 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import CommitFailedError
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.group_members import ConsumerGroupHeartbeatRequest, HeartbeatRequest
 from aiokafka.testing import FakeCluster
 
 

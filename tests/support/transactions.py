@@ -42,7 +42,7 @@ def stored(fake: FakeCluster, partitions: Collection[int] = (0, 1)) -> list[int 
 def members(cluster: FakeCluster) -> list[tuple[int, str]]:
     """Return the generation and member id of every TxnOffsetCommit request."""
     sent = [seen.request for seen in cluster.requests(TxnOffsetCommitRequest)]
-    return [(request.generation_id, request.member_id) for request in sent]
+    return [(request.generation_id_or_member_epoch, request.member_id) for request in sent]
 
 
 async def put(producer: AIOKafkaProducer, offsets: Any, group: Any) -> None:

@@ -14,6 +14,7 @@ _VIRTUAL = {
     "test_faults.py",
     "test_moving_coordinators.py",
     "test_replication.py",
+    "test_share_groups.py",
 }
 
 

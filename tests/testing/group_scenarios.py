@@ -6,42 +6,38 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from aiokafka.protocol.messages.consumer_group_heartbeat import (
+from aiokafka.protocol.messages.group_members import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    TopicPartitions,
 )
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from aiokafka.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from aiokafka.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
 
 from .scenarios import Seen, Side, scenario
 from .support import RawClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from aiokafka.protocol.messages.groups import ConsumerGroupDescribeRequest
 
 from .group_scenarios import NextMember, leave, new_group, with_partitions
 from .scenarios import Seen, Side, scenario

@@ -8,19 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from aiokafka.protocol.messages.consumer_group_heartbeat import (
+from aiokafka.protocol.messages.group_members import (
     ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
-)
-from aiokafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    JoinGroupResponse,
     TopicPartition,
+    TopicPartitions,
 )
-from aiokafka.protocol.messages.groups import ListGroupsRequest
-from aiokafka.protocol.messages.join_group import JoinGroupResponse
-from aiokafka.protocol.messages.offset_delete import (
+from aiokafka.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    ListGroupsRequest,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

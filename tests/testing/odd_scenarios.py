@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from aiokafka.protocol.messages.records import (
+from aiokafka.protocol.messages.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

@@ -12,30 +12,26 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
+    FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-)
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from aiokafka.protocol.messages.records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
     DeleteTopicsRequest,
     DeleteTopicState,
 )

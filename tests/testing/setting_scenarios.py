@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiokafka.protocol.messages import incremental_alter_configs as incremental
+from aiokafka.protocol.messages import configs as wire
 from aiokafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -13,8 +13,8 @@ from aiokafka.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.records import (
+from aiokafka.protocol.messages.group_members import JoinGroupRequest
+from aiokafka.protocol.messages.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
@@ -92,15 +92,13 @@ async def single_settings(side: Side) -> Seen:
         (4, "", [("message.max.bytes", SET, "-1")]),
     ):
         configs = [
-            incremental.AlterableConfig(name=key, config_operation=how, value=value)
+            wire.IncrementalAlterableConfig(name=key, config_operation=how, value=value)
             for key, how, value in changes
         ]
-        resource = incremental.AlterConfigsResource(
+        resource = wire.IncrementalAlterConfigsResource(
             resource_type=kind, resource_name=name, configs=configs
         )
-        request = incremental.IncrementalAlterConfigsRequest(
-            validate_only=False, resources=[resource]
-        )
+        request = wire.IncrementalAlterConfigsRequest(validate_only=False, resources=[resource])
         answer = await side.client.call(request, 1)
         seen.append((changes, answer.responses[0].error_code))
     return seen

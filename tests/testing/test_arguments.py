@@ -37,6 +37,7 @@ proxy: Any = FaultProxy("127.0.0.1:9092")
 
 WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: make(brokers="3"), TypeError, "brokers must be a whole number, not '3'"),
+    (lambda: make(brokers=True), TypeError, "brokers must be a whole number, not True"),
     (lambda: make(security={"alice": "x"}), TypeError, "security must be a Security"),
     (lambda: make(ssl_context=True), TypeError, "ssl_context must be an ssl.SSLContext"),
     (
@@ -52,6 +53,7 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: fail("NOT_LEADER"), TypeError, "such as NotLeaderForPartitionError, not 'NOT_LEADER'"),
     (lambda: fail(CommitFailedError), TypeError, "error must be a number, or an error class"),
     (lambda: delay("1"), TypeError, "seconds must be a number, not '1'"),
+    (lambda: delay(True), TypeError, "seconds must be a number, not True"),
     (lambda: delay(-1), ValueError, "seconds must be at least 0, not -1"),
     (lambda: delay(1, Cut), TypeError, r"then: give Cut\(...\), not the class"),
     (lambda: delay(1, NotLeaderForPartitionError), TypeError, r"then: give Fail\(NotLeader"),

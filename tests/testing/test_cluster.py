@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import NotLeaderForPartitionError
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.cluster import DescribeClusterRequest
 from aiokafka.protocol.messages.configs import (
     AlterableConfig,
@@ -20,15 +20,11 @@ from aiokafka.protocol.messages.configs import (
 )
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
-)
-from aiokafka.protocol.messages.records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
 )
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
@@ -37,6 +33,9 @@ from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
 from aiokafka.structs import TopicPartition
@@ -245,6 +244,13 @@ async def test_the_python_calls_refuse_what_kafka_refuses() -> None:
             cluster.move_leader(("t", 0), 7)
 
 
+def test_a_choice_setting_may_have_capitals_and_spaces_around_it() -> None:
+    settings = {"group.consumer.migration.policy": " Upgrade ", "delete.topic.enable": " FALSE "}
+    config = FakeCluster(config=settings).state.config
+    assert config["group.consumer.migration.policy"] == "upgrade"
+    assert config["delete.topic.enable"] == "false"
+
+
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"as_version must be one of 0\.9"):
         FakeCluster(as_version="5.0")
@@ -392,3 +398,26 @@ async def test_tls_listener(tmp_path_factory: pytest.TempPathFactory) -> None:
         assert (await client.call(ApiVersionsRequest(), 0)).api_keys
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_tls_client_hangs_up_while_the_broker_does(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pytest.importorskip("cryptography", reason="makes the certificate")
+    from .certificates import make_contexts
+
+    server, client_side = make_contexts(tmp_path_factory.mktemp("tls"))
+    problems: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: problems.append(context))
+    async with FakeCluster(ssl_context=server) as cluster:
+        host, _, port = cluster.address(0).rpartition(":")
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection(
+                host, int(port), ssl=client_side, server_hostname="localhost"
+            )
+            writer.write(b"\xff\xff\xff\xff" * 100)  # no request: the broker closes
+            writer.close()
+            await reader.read()
+        await cluster.wait_for(lambda: not cluster.connections)
+    assert not problems

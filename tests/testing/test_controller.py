@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import (
+    FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

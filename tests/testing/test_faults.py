@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -239,7 +240,12 @@ async def test_a_rolling_upgrade() -> None:
         assert await seen(0) == (11, {"metadata.version": 21}, 1)
         assert await seen(1) == (13, {"metadata.version": 21}, 1)
         cluster.set_release(0, "4.3")
-        newest = {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
+        newest = {
+            "group.version": 1,
+            "metadata.version": 30,
+            "share.version": 1,
+            "transaction.version": 2,
+        }
         assert await seen(0) == await seen(1) == (13, newest, 2)
         cluster.set_release(1, "3.9")
         assert await seen(1) == (11, {"metadata.version": 21}, 3)

@@ -11,18 +11,14 @@ from aiokafka.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     ForgottenTopic,
-    PartitionData,
-)
-from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
-)
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+    PartitionData,
 )
 from aiokafka.record.batch import RecordReader
 from aiokafka.testing import FakeCluster

@@ -9,11 +9,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
-from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from aiokafka.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from aiokafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
@@ -138,8 +139,12 @@ async def test_settings_of_all_brokers_are_those_that_were_set() -> None:
 async def change_setting(
     cluster: FakeCluster, kind: int, name: str, *changes: tuple[str, int, str | None]
 ) -> int:
-    configs = [AlterableConfig(name=n, config_operation=how, value=v) for n, how, v in changes]
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    configs = [
+        IncrementalAlterableConfig(name=n, config_operation=how, value=v) for n, how, v in changes
+    ]
+    resource = IncrementalAlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=configs
+    )
     request = IncrementalAlterConfigsRequest(validate_only=False, resources=[resource])
     async with RawClient(cluster.address(0)) as client:
         return (await client.call(request, 1)).responses[0].error_code

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.join_group import (
+from aiokafka.protocol.messages.group_members import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.testing import FakeCluster
 
 from .support import RawClient

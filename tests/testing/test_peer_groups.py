@@ -12,7 +12,7 @@ import confluent_kafka as ck
 import kafka as kp
 import pytest
 
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.group_members import JoinGroupRequest
 from aiokafka.protocol.messages.transactions import AddPartitionsToTxnRequest
 from aiokafka.testing import FakeCluster
 

@@ -8,21 +8,25 @@ from typing import Any
 
 import pytest
 
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages.group_members import HeartbeatRequest
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from aiokafka.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -17,17 +17,22 @@ from aiokafka.admin import (
 )
 from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from aiokafka.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
-from aiokafka.protocol.messages.list_transactions import ListTransactionsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
+from aiokafka.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from aiokafka.protocol.messages.transaction_admin import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 from aiokafka.testing import FakeCluster, Security
 
 from .group_scenarios import commit

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.testing import FakeCluster
 
 from .support import RawClient, batch, produce, produce_request

@@ -7,9 +7,8 @@ import struct
 
 import pytest
 
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 from aiokafka.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     PushTelemetryRequest,
@@ -35,7 +34,7 @@ async def test_ranges_are_advertised(release: str) -> None:
             expected = {k: v for k, v in profile(release).ranges.items() if k not in TELEMETRY}
             assert ranges == expected
             assert ranges[0][1] == {"0.10.2": 2, "0.11": 3, "1.1": 5, "2.1": 7, "2.8": 9}.get(
-                release, {"3.9": 11, "4.0": 12, "4.3": 13}.get(release)
+                release, {"3.9": 11, "4.0": 12, "4.3": 13, "4.4": 13}.get(release)
             )
 
 

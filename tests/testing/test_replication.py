@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from aiokafka.protocol.messages.fetch import FetchRequest, PartitionData
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
+    FetchRequest,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
-)
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+    PartitionData,
 )
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster
 

@@ -155,7 +155,11 @@ async def test_older_releases(release: str) -> None:
 @pytest.mark.parametrize(
     ("api", "refusal", "said"),
     [
-        (SaslAuthenticateRequest, SaslAuthenticationFailed, "The broker rejected the credentials"),
+        (
+            SaslAuthenticateRequest,
+            SaslAuthenticationFailed,
+            "The broker rejected the client.s credentials",
+        ),
         (SaslHandshakeRequest, UnsupportedSaslMechanismError, "it offers: PLAIN, SCRAM-SHA-512"),
     ],
 )

@@ -227,7 +227,7 @@ def test_a_test_that_is_skipped_has_not_failed(run: Any) -> None:
 
 def test_the_first_example_of_the_manual_runs_as_it_stands(run: Any) -> None:
     page = (ROOT / "docs" / "simulation.rst").read_text()
-    example = page.partition("both may be there::")[2].partition("The test runs once")[0]
+    example = page.partition("but they may be installed::")[2].partition("The test runs once")[0]
     service = "async def my_service(servers): await asyncio.Event().wait()"
     run(f"{textwrap.dedent(example)}\n{service}", "--simulation-seeds=1").assert_outcomes(passed=1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.protocol.messages.list_offsets import (
+from aiokafka.protocol.messages.fetch import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

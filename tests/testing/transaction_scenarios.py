@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import ListGroupsRequest
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -363,7 +363,7 @@ async def commit_offsets(
         topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[part])],
     )
     if version >= 3:
-        request.member_id, request.generation_id = member, generation
+        request.member_id, request.generation_id_or_member_epoch = member, generation
         request.group_instance_id = instance
     while True:
         answer = await one.side.client.call(request, version)
@@ -389,7 +389,7 @@ async def add_group(one: Session, group: str) -> int:
 
 async def stable(side: Side, group: str, topic: str) -> list[Any]:
     """Positions with require_stable."""
-    from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+    from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 
     wanted = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
     request = OffsetFetchRequest(group_id=group, topics=wanted, require_stable=True)

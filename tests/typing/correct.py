@@ -29,6 +29,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
 from aiokafka.options import ClientOptions, ConsumerOptions
 from aiokafka.parallel import ParallelConsumer, RetryTopics
+from aiokafka.serialization import SerializationContext
 from aiokafka.structs import RecordMetadata
 
 TP = TopicPartition("orders", 0)
@@ -95,6 +96,25 @@ async def other_deserializers(is_raw: bool) -> None:
     assert_type((await nothing.getone()).value, Order)
     either = AIOKafkaConsumer(value_deserializer=None if is_raw else as_order)
     await either.getone()
+
+
+async def as_order_later(data: bytes) -> Order:
+    return as_order(data)
+
+
+async def str_later(data: bytes, ctx: SerializationContext | None = None) -> str:
+    return data.decode() if ctx is None else ctx.topic
+
+
+async def deserializers_that_await() -> None:
+    late = AIOKafkaConsumer(key_deserializer=str_of, value_deserializer=as_order_later)
+    assert_type(late, AIOKafkaConsumer[str, Order])
+    both = AIOKafkaConsumer(key_deserializer=str_later, value_deserializer=as_order_later)
+    assert_type((await both.getone()).key, str)
+    one = AIOKafkaConsumer(key_deserializer=str_later)
+    assert_type((await one.getone()).key, str)
+    mixed = AIOKafkaConsumer(key_deserializer=str_later, value_deserializer=as_order)
+    assert_type((await mixed.getone()).value, Order)
 
 
 class Service:
@@ -185,6 +205,13 @@ async def typed_values() -> None:
         key_serializer=lambda key: key.encode(), value_serializer=lambda value: dump_order(value)
     )
     await chosen.send("orders", Order(1), "key")
+    late = AIOKafkaProducer(key_serializer=dump_later, value_serializer=dump_order)
+    await late.send("orders", Order(1), "key")
+    await late.create_batch(topic="orders").append_async(timestamp=None, key="k", value=Order(1))
+
+
+async def dump_later(key: str, ctx: SerializationContext | None = None) -> bytes:
+    return key.encode() if ctx is None else ctx.topic.encode()
 
 
 async def transactions() -> None:

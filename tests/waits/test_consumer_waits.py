@@ -23,11 +23,9 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.health import ConsumerState
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
+from aiokafka.protocol.messages.group_members import HeartbeatRequest, JoinGroupRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold
 from tests.support.consumers import T0, T1, Start, fill, partition_error, read
 

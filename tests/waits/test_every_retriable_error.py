@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.protocol.messages.fetch import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
+from aiokafka.protocol.messages.group_members import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,

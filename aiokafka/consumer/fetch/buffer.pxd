@@ -19,7 +19,7 @@ cdef class PinnedResponse:
 
 @cython.final
 cdef class FetchedPartition:
-    cdef PartitionState state
+    cdef readonly PartitionState state
     cdef int64_t epoch
     cdef int64_t start
     cdef RecordReader reader
@@ -30,11 +30,17 @@ cdef class FetchedPartition:
 @cython.final
 cdef class FetchBuffer:
     cdef readonly int64_t call
+    cdef readonly int64_t timed_call
+    cdef readonly double called_at
+    cdef readonly double first_called_at
+    cdef readonly double longest_interval
     cdef readonly bint fast_path
     cdef readonly object interceptor
+    cdef readonly bint is_plain
     cdef readonly bint is_intercepting
     cdef readonly bint is_calling
     cdef readonly tuple unfinished
+    cdef readonly FetchedPartition suspended
     cdef readonly bint is_awaited
     cdef readonly object awaited
     cdef int64_t _run
@@ -55,16 +61,26 @@ cdef class FetchBuffer:
     cpdef bint skip(self, PartitionState state, int64_t offset) except -1
     @cython.locals(chunk=FetchedPartition, state=PartitionState, found=list)
     cpdef list unserved(self, object node)
-    cpdef begin_call(self)
+    cpdef begin_call(self, double now)
+    cpdef time_calls(self, double now)
     @cython.locals(run=int64_t)
     cpdef pace(self, double share)
     @cython.locals(chunk=FetchedPartition, state=PartitionState)
     cpdef object next(self)
+    cpdef object take_now(self, Py_ssize_t limit)
     @cython.locals(result=dict)
     cdef object _intercept(self, PartitionState state, object record)
     @cython.locals(state=PartitionState, skipped=Py_ssize_t)
     cpdef object next_of(self, object wanted)
     cpdef dict take(self, object wanted, Py_ssize_t limit)
+    cpdef dict take_more(self, object wanted, Py_ssize_t limit)
+    cpdef dict take_again(self, object wanted, Py_ssize_t limit)
+    cdef dict _take_all(self, object wanted, Py_ssize_t limit)
+    cdef bint _is_suspended(self, FetchedPartition chunk) except -1
+    @cython.locals(chunk=FetchedPartition)
+    cpdef tuple pop_suspended(self)
+    @cython.locals(state=PartitionState, before=int64_t)
+    cpdef object accept(self, FetchedPartition chunk, int64_t epoch, object suspended)
     @cython.locals(state=PartitionState, records=list)
     cdef dict _take(self, object wanted, Py_ssize_t limit)
     @cython.locals(chunk=FetchedPartition, before=int64_t)
@@ -73,6 +89,7 @@ cdef class FetchBuffer:
     cdef object _take_from(self, PartitionState state, Py_ssize_t limit, list records)
     @cython.locals(chunk=FetchedPartition)
     cdef FetchedPartition _head(self, PartitionState state)
+    cdef int _end_turn(self, FetchedPartition chunk) except -1
     cdef int _finish(self, FetchedPartition chunk) except -1
     @cython.locals(state=PartitionState)
     cdef bint _drop_copy(self, FetchedPartition chunk, object error) except -1

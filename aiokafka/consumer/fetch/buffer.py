@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import _cpython
+from aiokafka._serialization import SuspendedRecord
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError
 from aiokafka.record.reader import RecordReader
@@ -30,15 +31,16 @@ _ALL = 2**31 - 1
 # last batch may exceed this limit, up to `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
-# Records returned by `next()` before a reader checks how long other tasks have waited. A compressed
-# record set may have tens of thousands of records.
+# Most records that `next()` returns until the reading task checks how long other tasks have waited.
+# The end of a record set is no sufficient limit: a compressed one may have tens of thousands of
+# records.
 _LONGEST_RUN = 127
 
 
 class PinnedResponse:
-    """The memory of one fetch response. Each unread record set is a view that keeps the whole
-    response in memory; `unread` counts the unread record sets. `node` is the fetcher that counts
-    the bytes."""
+    """The memory of one fetch response, of `nbytes`. Each unread record set is a view that keeps
+    the whole response in memory. `unread`: the number of these record sets. `node`: the fetcher
+    that counts the bytes until all are read or dropped."""
 
     node: NodeFetcher
     nbytes: int
@@ -51,7 +53,8 @@ class PinnedResponse:
 
 
 class FetchedPartition:
-    """One partition's record set from one response, valid while `state.epoch` is `epoch`."""
+    """One partition's record set from one response, valid while `state.epoch` is `epoch`. `start`:
+    the offset from which on its records are returned. `is_damaged`: a batch is corrupt."""
 
     state: PartitionState
     epoch: int
@@ -72,38 +75,50 @@ class FetchedPartition:
 
 
 class FetchBuffer:
-    """Unread record sets by partition, and failures to raise.
+    """Unread record sets by partition, and failures (functions that return an exception to raise).
 
-    Owns the record sets: a NodeFetcher adds them, reading removes them. Partitions take turns:
-    `next()` and `next_of()` switch after each record set, `take()` after each call. The position
-    moves in the same synchronous step that returns records, so a call that is cancelled while it
-    waits has consumed nothing.
+    Owns the record sets: a NodeFetcher adds them, reading removes them. A *reader* is a task in
+    `getone()`, `getmany()` or `async for`. Partitions take turns: `next()` and `next_of()` switch
+    after each record set, `take()` after each call. The position moves in the same synchronous step
+    that returns records, so a call that is cancelled while it waits has consumed nothing.
     """
 
     call: int  # number of the latest call of `getone()` or `getmany()`
-    fast_path: bool
-    interceptor: Interceptor | None  # called by `next()` with each record
-    is_intercepting: bool  # interceptors run: other readers get no records
+    timed_call: int  # number of the latest call with a known time
+    called_at: float  # time of this call (loop time)
+    first_called_at: float  # time of the first call
+    longest_interval: float  # longest time between two successive calls with known times, in s
+    fast_path: bool  # `next()` may return records
+    interceptor: Interceptor | None  # called with each record
+    is_plain: bool  # `next()` may call the interceptor
+    is_intercepting: bool  # interceptors run or a deserializer waits: other readers get no records
     is_calling: bool  # `next()` is calling the interceptor
-    unfinished: tuple[PartitionState, Any] | None  # for `resume()`
+    unfinished: tuple[PartitionState, Any] | None  # for `_interception.resume()`
+    suspended: FetchedPartition | None  # a deserializer waits for its next record
     is_awaited: bool  # a reader waits for records
     awaited: Wanted  # the partitions that the reader waits for
     _run: int  # records that `next()` returns before the caller checks the time
     _left: int  # remaining records of `_run`
     _room: int  # bytes that the current `take()` may still decompress
     _before: list[tuple[PartitionState, int, int]]  # positions and record counts before `take()`
-    _has_raised: bool  # a failure was raised since the last record set was finished
-    _current: FetchedPartition | None
+    _has_raised: bool  # a failure was raised since the last record set was read to its end
+    _current: FetchedPartition | None  # the record set from which `next()` returns records
     _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
     _failures: OrderedDict[PartitionState, tuple[int, Failure]]
 
     def __init__(self) -> None:
         self.call = 0
+        self.timed_call = 0
+        self.called_at = 0.0
+        self.first_called_at = 0.0
+        self.longest_interval = 0.0
         self.fast_path = True
         self.interceptor: Interceptor | None = None
+        self.is_plain = True
         self.is_intercepting = False
         self.is_calling = False
         self.unfinished: tuple[PartitionState, Any] | None = None
+        self.suspended = None
         self.is_awaited = False
         self.awaited = None
         self._current = None
@@ -128,12 +143,13 @@ class FetchBuffer:
         self.is_awaited = False
 
     def add_failure(self, state: PartitionState, failure: Failure) -> None:
-        """Make the next reader of this partition raise the exception that `failure` returns."""
+        """Make the next call for this partition raise the exception that `failure` returns."""
         self._failures[state] = (state.epoch, failure)
         self._current = None
 
     def discard(self, state: PartitionState) -> None:
-        """Drop the buffered record sets of a partition and fetch again from its position."""
+        """Drop the buffered record sets and the failure of a partition. The next fetch begins at
+        its position."""
         self._failures.pop(state, None)
         queue = self._queues.pop(state, None)
         if self._current is not None and self._current.state is state:
@@ -145,8 +161,8 @@ class FetchBuffer:
         state.cursor.rewind(state.next_offset)
 
     def discard_stale(self, state: PartitionState) -> None:
-        """Drop the record sets and the failure of a partition that a seek, reset or revocation has
-        made void."""
+        """Drop the record sets and the failure of a partition if a seek, reset or revocation has
+        made them void."""
         queue = self._queues.get(state)
         if queue is not None:
             chunk: FetchedPartition = queue[0]
@@ -157,17 +173,18 @@ class FetchBuffer:
             del self._failures[state]
 
     def skip(self, state: PartitionState, offset: int) -> bool:
-        """Seek forward within the buffered records; return False if that is not possible.
+        """Seek forward to `offset` within the buffered records. Return False, without a change, if
+        `offset` is not buffered, its record set is corrupt, or the partition has a failure.
 
-        Without this, an application that seeks past each unreadable record would wait for a fetch
-        each time, and at the end of the log for a long poll.
+        An application may seek past each unreadable record. If a seek dropped the buffered records,
+        each seek would wait for a fetch, and at the end of the log for a long poll.
         """
         if state in self._failures or not state.is_buffered(offset) or self._head(state) is None:
             return False
         queue = self._queues[state]
         passed = [chunk for chunk in queue if chunk.start <= offset]
         head: FetchedPartition = passed.pop()
-        # Another fetch may bring an undamaged copy of a damaged record set.
+        # Fetch a corrupt record set again: another copy may be undamaged.
         if head.is_damaged or not head.reader.go_to(offset):
             return False
         for chunk in passed:
@@ -185,8 +202,9 @@ class FetchBuffer:
         self._current = None
 
     def unserved(self, node: NodeFetcher) -> list[PartitionState]:
-        """Return the partitions with record sets from `node` that no reader asks for: withheld
-        partitions and, if a reader waits, partitions that this reader did not ask for."""
+        """Return the partitions with record sets from `node` that no reader can read now: paused
+        partitions, partitions of topics that are not subscribed to any more and, if a reader waits,
+        the partitions that are not in `awaited`."""
         found = []
         wanted = self.awaited if self.is_awaited else None
         for state, queue in self._queues.items():
@@ -200,8 +218,8 @@ class FetchBuffer:
     # -- failures and waiting readers --------------------------------------------------------------
 
     def pop_failure(self, state: PartitionState) -> BaseException | None:
-        """Return the exception to raise for this partition, None without a failure. Remove the
-        failure, also from other partitions for which the same failure was reported."""
+        """Return the exception to raise for this partition; None without a failure. Remove the
+        failure, and remove the same failure from other partitions, so that it is raised once."""
         if state not in self._failures:
             return None
         _, failure = self._failures.pop(state)
@@ -210,51 +228,82 @@ class FetchBuffer:
         return failure()
 
     def await_records(self, wanted: Wanted) -> None:
-        """Set that a reader of these partitions waits: buffered records of other partitions may be
-        dropped to make memory available."""
+        """Record that a reader waits for records of these partitions (None = all): buffered records
+        of other partitions may be dropped to free memory."""
         self.is_awaited = True
         self.awaited = wanted
 
     # -- taking records ----------------------------------------------------------------------------
 
-    def begin_call(self) -> None:
-        """Count a call of `getone()` or `getmany()`, or of `stop()` by the task that reads: the
-        application has finished the records of earlier calls."""
+    def begin_call(self, now: float) -> None:
+        """Count a call of `getone()` or `getmany()`, or of `stop()` by the task that reads. The
+        records of earlier calls then count as finished. `now`: the present loop time."""
         self.call += 1
+        self.time_calls(now)
+
+    def time_calls(self, now: float) -> None:
+        """Count the time between calls (KIP-517). Do nothing if the time of the latest call is
+        known.
+
+        The fast paths take no time, because that would cost as much as returning a record. `pace()`
+        limits the number of their calls, usually to those of one millisecond. If the application
+        becomes slower meanwhile, the check of `max_poll_interval_ms` calls this: then `now` is
+        later than the call by its interval at most.
+        """
+        if self.call == self.timed_call:
+            return
+        if self.timed_call == 0:
+            self.first_called_at = now
+        elif now - self.called_at > self.longest_interval:
+            self.longest_interval = now - self.called_at
+        self.timed_call = self.call
+        self.called_at = now
 
     def pace(self, share: float) -> None:
         """Set how many records `next()` returns before it returns None, so that the caller checks
         whether other tasks must run. `share`: the time since other tasks last ran, as a fraction of
-        the permitted time.
+        the permitted time: up to 1 the number doubles, above it falls in proportion.
 
-        This time includes the application's work on the records, which may take a thousand times
-        longer than reading the records.
+        The number adapts, because the time includes the application's work on the records, which
+        may take a thousand times longer than reading them.
         """
         run = 2 * self._run + 1 if share <= 1 else int(self._run / share)
         self._run = self._left = min(run, _LONGEST_RUN)
 
     def set_fast_path(self, is_open: bool) -> None:
-        """Make `next()` return records, or always None."""
+        """Set whether `next()` and `take_now()` may return records. If not, they always return
+        None."""
         self.fast_path = is_open
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the current record set; the fast path of `next_of(None)`.
 
-        Returns None at the end of the set, after as many records as `pace()` allows, while the fast
-        path is closed (`set_fast_path`), and with `unfinished` interceptors. Counts the call of
-        `getone()` if it takes a record.
+        Returns None after the last record of the set, after as many records as `pace()` allows,
+        while the fast path is closed (`set_fast_path`), while interceptors process records or if
+        they may be `async`, while the partition is paused or its topic is not subscribed to any
+        more, and after a seek, reset or revocation. Counts a call of `getone()` if it takes a
+        record. Sets `suspended` and returns None if a deserializer waits. Raises the error of an
+        unreadable record, unless another broker may have an undamaged copy (`_drop_copy`).
         """
         chunk = self._current
         if chunk is None or not self._left or not self.fast_path or self.is_intercepting:
             return None
+        # The iterator of `async for` has called this, and now the `getone()` that it calls then.
+        # Deserializing the record again would leave `suspended` set for a record that was returned.
+        if self.suspended is not None:
+            return None
+        if not self.is_plain and self.interceptor is not None:
+            return None
         state = chunk.state
-        # `next_of` handles void record sets and withheld partitions.
-        if state.epoch != chunk.epoch or state.is_withheld:
+        # While the partition is paused or its topic is not subscribed to any more, return None:
+        # `next_of()`, which the caller calls then, skips the partition. A seek, reset or revocation
+        # has already dropped the record set (`discard_stale`), and with it `_current`.
+        if state.is_withheld:
             return None
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
         except Exception as error:
-            if self._drop_copy(chunk, error):
+            if self._is_suspended(chunk) or self._drop_copy(chunk, error):
                 return None
             self._set_aside(chunk, error)
             raise
@@ -265,9 +314,26 @@ class FetchBuffer:
             state.finished = state.next_offset
             state.next_offset = chunk.reader.position
             state.taken += 1
+            if chunk.reader.is_at_end():
+                self._end_turn(chunk)
             if self.interceptor is not None:
                 return self._intercept(state, record)
         return record
+
+    def take_now(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]] | None:
+        """Return what `take(None, limit)` returns; the fast path of `getmany()`.
+
+        Returns None if nothing is buffered, if `limit` is -1 or exceeds the number of records that
+        `pace()` still allows, while the fast path is closed (`set_fast_path`), and with
+        interceptors. Otherwise counts the call of `getmany()`.
+        """
+        if limit < 0 or limit > self._left or not self._queues:
+            return None
+        if not self.fast_path or self.is_intercepting or self.interceptor is not None:
+            return None
+        self._left -= limit
+        self.call += 1
+        return self.take(None, limit)
 
     def _intercept(
         self, state: PartitionState, record: ConsumerRecord[Any, Any]
@@ -275,20 +341,23 @@ class FetchBuffer:
         """Return a record as changed by the interceptors, or the next record if they drop it.
 
         If an interceptor returns an awaitable, or a rebalance begins, set `unfinished` and return
-        None. The caller calls `resume()` without an await in between, so that no other task reads.
+        None. `getone()` then calls `resume()` without an await in between, so that no other task
+        reads.
         """
         state.shown = record.offset
         self.is_intercepting = self.is_calling = True
         try:
             passed = self.interceptor({state.tp: [record]})  # type: ignore[misc]
         except BaseException:
-            # KeyboardInterrupt or another BaseException: Interception logs any Exception.
+            # A KeyboardInterrupt or the like: ConsumerInterception logs an Exception, and does not
+            # raise it.
             self.is_intercepting = False
             state.give_back(1)
             raise
         finally:
             self.is_calling = False
         if not isinstance(passed, dict) or not self.fast_path:
+            self.is_plain = isinstance(passed, dict)
             self.unfinished = (state, passed)
             return None
         self.is_intercepting = False
@@ -308,19 +377,27 @@ class FetchBuffer:
         assert unfinished is not None
         return unfinished
 
-    def set_interceptor(self, interceptor: Interceptor | None) -> None:
-        """Set the function that `next()` calls with each record; None without interceptors."""
+    def set_interceptor(self, interceptor: Interceptor | None, is_plain: bool = True) -> None:
+        """Set the function that is called with each record; None without interceptors.
+
+        `is_plain`: whether `next()` may call the function. A function that may return an awaitable
+        is called by `intercept()`. Then `refuse_reading()` recognizes calls of `getone()` and
+        `getmany()` by the function's coroutine, and by tasks that the coroutine starts.
+        """
         self.interceptor = interceptor
+        self.is_plain = is_plain
 
     def set_intercepting(self, is_intercepting: bool) -> None:
-        """Set whether interceptors process records, so that other readers get no records."""
+        """Set whether interceptors process records, or a deserializer waits. Meanwhile, other
+        readers get no records."""
         self.is_intercepting = is_intercepting
 
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of these partitions (None = all); None if no record is buffered.
+        Sets `suspended` and returns None if a deserializer waits.
 
-        Raises the failures of these partitions, each once. Raises the error of an unreadable record
-        with every call until the position moves.
+        Raises a failure of these partitions, each one time. Raises the error of an unreadable
+        record with every call until the position moves.
         """
         self._raise_failure_in_turn(wanted)
         skipped = 0
@@ -328,12 +405,11 @@ class FetchBuffer:
             state = next(iter(self._queues))
             if _is_served(state, wanted):
                 record = self._next_from(state, wanted is None)
-                if record is not None:
+                if record is not None or self.suspended is not None:
                     return record
-                skipped = 0  # a record set was removed: at its end, or void
+                skipped = 0  # a record set was removed, so the queue has changed
             else:
                 skipped += 1
-            if state in self._queues:
                 self._queues.move_to_end(state)
         self._raise_failure(wanted)
         return None
@@ -343,18 +419,52 @@ class FetchBuffer:
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         """Return up to `limit` records (-1 = all buffered) of these partitions (None = all).
 
-        Returns fewer records after decompressing 64 MiB. A served partition moves to the end of the
-        queue. Raises as `next_of()`. Records before an unreadable record are returned first.
+        After decompressing 64 MiB, returns the records so far. A partition whose records were
+        returned moves to the end of the queue. Raises like `next_of()`, but returns the records
+        before an unreadable record first. If a deserializer waits, sets `suspended` and returns the
+        records before.
         """
         self._raise_failure_in_turn(wanted)
         self._room = _MOST_UNPACKED
+        found = self._take_all(wanted, limit)
+        if not found and self.suspended is None:
+            self._raise_failure(wanted)
+        self._has_raised = False
+        return found
+
+    def take_more(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Continue `take()` after the deserializer for which it has stopped has returned. The
+        caller has accepted the record, and `limit` is the remaining number of records. Raises no
+        error of a record or partition: the caller returns its records first, and the next call
+        raises the error."""
+        if limit == 0 or self._room <= 0:
+            return {}
+        try:
+            return self._take_all(wanted, limit)
+        except Exception:
+            return {}
+
+    def take_again(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Take more records for a call that has taken records before, and has let other tasks run
+        since. Returns {} if no record is buffered. Raises the error of an unreadable record like
+        `take()`, but no failure of a partition."""
+        self._room = _MOST_UNPACKED
+        return self._take_all(wanted, limit)
+
+    def has_failure(self, wanted: Wanted) -> bool:
+        """Return whether one of these partitions (None = all) has a failure to raise."""
+        return any(_is_served(state, wanted) for state in self._failures)
+
+    def _take_all(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         self._before.clear()
         try:
-            found = self._take(wanted, limit)
-            if not found:
-                self._raise_failure(wanted)
-            self._has_raised = False
-            return found
+            return self._take(wanted, limit)
         except Exception:
             raise
         except BaseException:
@@ -387,15 +497,66 @@ class FetchBuffer:
                 taken[state.tp] = records
             if limit > 0:
                 limit -= len(records)
-            if limit == 0 or (self._room <= 0 and taken):
+            if limit == 0 or (self._room <= 0 and taken) or self.suspended is not None:
                 break
         return taken
 
-    def _raise_failure_in_turn(self, wanted: Wanted) -> None:
-        """Raise a failure of these partitions, unless a failure was raised since the last record
-        set was read.
+    def _is_suspended(self, chunk: FetchedPartition) -> bool:
+        """Return whether the last read of a record set has stopped because a deserializer waits,
+        and set `suspended` then."""
+        if chunk.reader.suspended is None:
+            return False
+        self.suspended = chunk
+        return True
 
-        A failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, must not block the
+    def pop_suspended(self) -> tuple[FetchedPartition, int, SuspendedRecord]:
+        """Return and clear the arguments of `accept()`: `suspended`, its epoch, and the record
+        whose deserializer waits."""
+        chunk = self.suspended
+        assert chunk is not None
+        record = chunk.reader.suspended
+        assert record is not None
+        self.suspended = chunk.reader.suspended = None
+        return chunk, chunk.epoch, record
+
+    def accept(
+        self, chunk: FetchedPartition, epoch: int, suspended: SuspendedRecord
+    ) -> ConsumerRecord[Any, Any] | None:
+        """Return the record whose deserializer has returned. Raises its error.
+
+        Returns None, and the next read deserializes the record again, if it must not be returned
+        now: after a seek, reset or revocation, or if its partition is paused or its record set was
+        dropped. Returns None and sets `suspended.is_left_out` if the error of the deserializer is
+        handled by leaving the record out.
+        """
+        state = chunk.state
+        if state.is_withheld or chunk.epoch != epoch or self._head(state) is not chunk:
+            return None
+        before = state.next_offset
+        try:
+            record: ConsumerRecord[Any, Any] | None = chunk.reader.accept(suspended)
+        except Exception as error:
+            self._set_aside(chunk, error)
+            raise
+        state.next_offset = chunk.reader.position
+        if record is None:
+            suspended.is_left_out = True
+        else:
+            if state.call != self.call:
+                state.call = self.call
+                state.finished = min(before, state.shown)
+            state.taken += 1
+        if chunk.reader.is_at_end():
+            self._end_turn(chunk)
+        else:
+            self._queues.move_to_end(state, last=False)  # `take_more()` continues here
+        return record
+
+    def _raise_failure_in_turn(self, wanted: Wanted) -> None:
+        """Raise a failure of these partitions, unless a failure was already raised since the last
+        record set was read to its end.
+
+        Otherwise a failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, would block the
         records of all other partitions.
         """
         if not self._has_raised:
@@ -410,9 +571,10 @@ class FetchBuffer:
                     raise failure
 
     def _next_from(self, state: PartitionState, is_free: bool) -> ConsumerRecord[Any, Any] | None:
-        """Return the next record of one partition; None at the end of its record set.
+        """Return the next record of one partition; None if its record set ends or is dropped.
 
-        If the caller asks for any partition (`is_free`), `next()` continues with this record set.
+        `is_free`: whether the caller reads from all partitions, so that `next()` may continue with
+        this record set.
         """
         chunk = self._head(state)
         if chunk is None:
@@ -421,7 +583,7 @@ class FetchBuffer:
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
         except Exception as error:
-            if self._drop_copy(chunk, error):
+            if self._is_suspended(chunk) or self._drop_copy(chunk, error):
                 return None
             self._set_aside(chunk, error)
             raise
@@ -429,22 +591,28 @@ class FetchBuffer:
             # Set the position after an error, too: the reader may have skipped empty batches.
             state.next_offset = chunk.reader.position
         if record is None:
-            self._finish(chunk)
+            self._end_turn(chunk)
             return None
-        # With two reading tasks, the other task may have read a record since the latest call began,
-        # and is still processing this record.
+        # If `call` is the latest call already, another task has read a record of the partition
+        # since the latest call began, and is still processing it: keep `finished`.
         if state.call != self.call:
             state.call = self.call
             state.finished = before
         state.taken += 1
-        if is_free:
+        # Finish the set with its last record, not with the next call: the next fetch is sent while
+        # the application processes the record.
+        if chunk.reader.is_at_end():
+            self._end_turn(chunk)
+        elif is_free:
             self._current = chunk
         return record
 
     def _take_from(
         self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
     ) -> None:
-        """Append up to `limit` records (-1 = all) of one partition to `records`."""
+        """Append up to `limit` records (-1 = all) of one partition to `records`; fewer if `_room`
+        is used up. If a record is unreadable, append the records before it and raise the error. If
+        a deserializer waits, append the records before and set `suspended`."""
         self._before.append((state, state.next_offset, state.taken))
         while True:
             chunk = self._head(state)
@@ -454,7 +622,7 @@ class FetchBuffer:
             try:
                 found = chunk.reader.take(limit if limit >= 0 else _ALL, max(self._room, 1))
             except Exception as error:
-                if self._drop_copy(chunk, error):
+                if self._is_suspended(chunk) or self._drop_copy(chunk, error):
                     return
                 self._set_aside(chunk, error)
                 raise
@@ -462,14 +630,18 @@ class FetchBuffer:
                 state.next_offset = chunk.reader.position
             self._room -= chunk.reader.unpacked
             if found and state.call != self.call:
+                # While a deserializer waited, another task may have begun a call. The records of
+                # this call, from `shown` on, are not finished by that.
                 state.call = self.call
-                state.finished = before
+                state.finished = min(before, state.shown)
             state.taken += len(found)
             if records:
                 records.extend(found)
             else:
                 records[:] = found
-            if chunk.reader.exhausted:
+            if self._is_suspended(chunk):
+                return
+            if chunk.reader.is_at_end():
                 self._finish(chunk)
             if limit >= 0:
                 limit -= len(found)
@@ -479,22 +651,30 @@ class FetchBuffer:
                 return
 
     def _head(self, state: PartitionState) -> FetchedPartition | None:
-        """Return the partition's oldest record set. If it does not contain the position, drop all
-        record sets of the partition, and return None."""
+        """Return the partition's oldest record set; None without record sets. If it was fetched
+        before a seek, reset or revocation, or begins after the position, drop all record sets of
+        the partition, and return None."""
         queue = self._queues.get(state)
         if queue is None:
             return None
         chunk: FetchedPartition = queue[0]
-        # A record set that begins after the position would skip records. This occurs after
-        # `put_back`, if the previous record set is already removed.
+        # A record set that begins after the position would skip records. This occurs if `put_back`
+        # has moved the position into a record set that is already removed.
         if chunk.epoch == state.epoch and chunk.start <= state.next_offset:
             return chunk
         self.discard(state)
         state.changed()
         return None
 
+    def _end_turn(self, chunk: FetchedPartition) -> None:
+        """Finish a record set, and let the other partitions be read before the next record set of
+        this partition."""
+        self._finish(chunk)
+        if chunk.state in self._queues:
+            self._queues.move_to_end(chunk.state)
+
     def _finish(self, chunk: FetchedPartition) -> None:
-        """Remove a record set that was read to its end, and make the partition fetchable again."""
+        """Remove a record set that was read to its end, so that the next one may be fetched."""
         state = chunk.state
         if chunk is self._current:
             self._current = None
@@ -509,9 +689,9 @@ class FetchBuffer:
             state.fetcher.on_read(state)
 
     def _drop_copy(self, chunk: FetchedPartition, error: Exception) -> bool:
-        """Drop a corrupt record set if another broker may have an undamaged copy: it came from a
-        preferred replica, or the partition has moved to another broker. Return whether the record
-        set was dropped."""
+        """Drop a corrupt record set if another broker may have an undamaged copy: the record set
+        came from a preferred replica, or the partition is now fetched from another broker. Return
+        whether it was dropped; False for any error but CorruptRecordError."""
         state = chunk.state
         if not isinstance(error, CorruptRecordError):
             return False
@@ -523,8 +703,9 @@ class FetchBuffer:
         return True
 
     def _set_aside(self, chunk: FetchedPartition, error: Exception) -> None:
-        """Move a partition with an unreadable record to the end of the queue, and add the partition
-        and the offset after the batch to a CorruptRecordError."""
+        """Move a partition with an unreadable record to the end of the queue. Mark the record set
+        as damaged, unless only a deserializer failed. If `error` is a CorruptRecordError, add the
+        partition and the offset after the batch to it."""
         self._current = None
         self._queues.move_to_end(chunk.state)
         chunk.is_damaged = not isinstance(error, RecordDeserializationError)
@@ -539,7 +720,7 @@ class FetchBuffer:
 
 
 def _locate(error: CorruptRecordError, tp: TopicPartition, batch_end: int) -> None:
-    """Add the partition, and the offset after the corrupt batch, to the error."""
+    """Add the partition and the offset after the corrupt batch (-1 = unknown) to the error."""
     error.topic_partition = tp
     where = f"{tp}: {error.args[0]}" if error.args else f"{tp}: corrupt batch"
     if batch_end >= 0:
@@ -560,9 +741,9 @@ class RecordIterator:
     coroutine per record.
 
     Owns: whether the fast path may be used. A program or a tracer may replace `getone` or
-    `__anext__` of the consumer at any time, and then each record has to pass through the
-    replacement. The iterator checks for a replacement when the fast path returns no record: at the
-    end of a record set, or after 128 records at the latest.
+    `__anext__` of the consumer at any time. Then each record has to pass through the replacement.
+    The iterator checks for a replacement when the fast path returns no record: at the end of a
+    record set, or after 127 records at the latest.
     """
 
     _buffer: FetchBuffer
@@ -577,8 +758,8 @@ class RecordIterator:
         """
         Args:
             buffer: Source of records on the fast path.
-            is_plain: Returns whether the consumer's methods are not replaced.
-            find_next: Returns the next record when the fast path does not.
+            is_plain: Returns whether `getone` and `__anext__` are those of AIOKafkaConsumer.
+            find_next: Returns a coroutine for the next record if the fast path returns None.
         """
         self._buffer = buffer
         self._ask_plain = is_plain
@@ -611,7 +792,8 @@ def _take(iterator: RecordIterator) -> _Record | None:
 
 
 def _find(iterator: RecordIterator) -> Coroutine[Any, Any, _Record]:
-    """Return the coroutine of the next record, and check whether the fast path may be used."""
+    """Return a coroutine that finds the next record. Before that, store in `_is_plain` whether the
+    fast path may be used for the following records."""
     records = iterator
     records._is_plain = records._ask_plain()
     return records._find_next()

@@ -11,7 +11,7 @@ from aiokafka._health import NodeHealth, Outage, broker_health
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import together
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._context import refuse_reading
+from aiokafka.consumer._context import refuse_reading, running_callback
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.fetch.buffer import Wanted
 from aiokafka.consumer.fetch.node import NodeFetcher
@@ -27,16 +27,17 @@ __all__ = ["ChangedTopic", "FetchTargets", "Fetcher", "TopicIds"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# Number of topics no longer in use whose ids are remembered. If a rebalance revokes a topic only
-# briefly, these ids still distinguish a recreated topic from outdated metadata
-# (`ChangedTopic.is_new`).
+# Number of topics whose ids are kept although no partition is assigned any more. If a rebalance
+# soon assigns a partition of the topic again, the ids still distinguish a recreated topic from
+# outdated metadata (`ChangedTopic.is_new`).
 _MOST_FORMER_TOPICS = 1000
 
-# Metadata snapshots without a leader before a warning is logged; several can arrive in a second.
+# Number of metadata snapshots without a leader after which a warning is logged. Several snapshots
+# may arrive in a second.
 _MISSES_BEFORE_WARNING = 5
 
-# Seconds without preferred replicas after a replica has failed: in a Fetch response, the leader
-# would name the failed replica again.
+# Seconds for which fetches request no preferred replica after a replica has failed: otherwise the
+# leader would return the failed replica again.
 _LEADERS_ONLY = 30.0
 
 
@@ -49,19 +50,19 @@ class ChangedTopic:
         self.name = name
         self.now = now
         self.is_new = is_new
-        """True: the id was never seen before, so the topic was deleted and created again. False: an
-        outdated broker has returned the id of a deleted topic, or later metadata has the latest id
-        again."""
+        """True: the id was never seen before, so the topic was deleted and created again. False: a
+        broker with outdated metadata has returned the id of the deleted topic, or later metadata
+        has the id of the new topic again."""
 
 
 class TopicIds:
     """The ids of the topics with assigned partitions (KIP-516).
 
-    Owns: the id of each topic in use, and all ids seen for these topics and for the last thousand
-    topics no longer in use.
+    Owns: the id of each topic in use (with assigned partitions), and all ids seen for these topics
+    and for the last thousand topics that are no longer in use.
 
-    If the group assigns topics by id (KIP-848), these ids take precedence over metadata: another
-    topic with the same name may be assigned to another member.
+    If the group assigns topics by id (KIP-848), these ids take precedence over metadata: the
+    metadata may have another topic of the same name, which may be assigned to another member.
     """
 
     def __init__(self) -> None:
@@ -87,8 +88,8 @@ class TopicIds:
             last, is_new = next(reversed(seen)), topic_id not in seen
             seen.pop(topic_id, None)
             seen[topic_id] = None
-            # A topic that was not in use before has no outdated positions: a `seek()` of the
-            # application was for the present topic.
+            # Report no change of a topic that was not in use before: it has no positions in the
+            # former topic, and a `seek()` of the application was for the present topic.
             if topic_id != last and name in before and name not in assigned:
                 yield ChangedTopic(name, topic_id, is_new)
         for name in list(self._seen)[: -(len(self.current) + _MOST_FORMER_TOPICS)]:
@@ -96,7 +97,7 @@ class TopicIds:
 
 
 class _Leaderless:
-    """The absence of a partition's leader: its begin (loop time), and the number of metadata
+    """A partition without a leader: `since` (loop time), and `misses`, the number of metadata
     snapshots without a leader."""
 
     __slots__ = ("is_confirmed", "misses", "since")
@@ -109,12 +110,12 @@ class _Leaderless:
 
 
 class FetchTargets:
-    """Decides which broker each partition is fetched from: the leader, or a preferred read replica
-    named by the leader (KIP-392).
+    """Decides which broker each partition is fetched from: the leader, or the preferred read
+    replica that the leader has returned (KIP-392).
 
     Owns: the FetchTarget of each partition, the partitions without a leader, the health of each
-    target broker, and the time until which preferred replicas are not used. `update()` only changes
-    a target and returns the previous broker; the Fetcher informs the NodeFetchers.
+    target broker, and the time until which no preferred replica is requested. `update()` only
+    changes a target and returns the previous broker; the Fetcher notifies the NodeFetchers.
     """
 
     def __init__(self, context: ConsumerContext) -> None:
@@ -131,20 +132,25 @@ class FetchTargets:
     # -- targets -----------------------------------------------------------------------------------
 
     def update(self, state: PartitionState) -> int | None:
-        """Update the partition's target from the metadata; return the previous target."""
+        """Set the partition's target to its preferred replica, if that is still valid, else to the
+        leader in the metadata. Return the node id of the previous target (None = none).
+
+        Begin to validate the position if the leader epoch has changed (`_on_leader_epoch()`).
+        Without a leader, request metadata.
+        """
         target = state.target
         cluster = self._client.cluster
         leader, epoch = cluster.leader_for_partition(state.tp), cluster.leader_epoch(state.tp)
-        # If the metadata has another topic by this name, its leader epochs are those of another
-        # log.
+        # If the metadata has another topic of this name, ignore its leader epoch, which belongs to
+        # another log.
         is_foreign = self._subscriptions.assignment.is_foreign(state.tp.topic, cluster)
         if leader is not None and leader >= 0 and not is_foreign:
             self._on_leader_epoch(state, epoch)
         if target.preferred is not None and (
             target.preferred_until <= _now() or cluster.broker_metadata(target.preferred) is None
         ):
-            # The preferred read replica has expired, or has left the cluster. The leader may name
-            # another replica.
+            # The preferred read replica has expired, or has left the cluster. Fetch from the
+            # leader, which may return another replica.
             target.preferred = None
         node_id = leader if target.preferred is None else target.preferred
         if node_id is None or node_id < 0:
@@ -153,13 +159,18 @@ class FetchTargets:
         else:
             self._leaderless.pop(state.tp, None)
         before, target.node_id = target.node_id, node_id
+        if node_id not in (None, before) and state.phase is Phase.OUT_OF_RANGE:
+            state.end_validation()  # the position may be in the log of the new leader
         if epoch < 0 and node_id not in (None, before):
-            state.retry.end_wait()  # before Kafka 2.1, only the node id shows the new leader
+            # Do not back off before a fetch from a new leader. Before Kafka 2.1 there are no leader
+            # epochs, so a new leader shows by its node id only.
+            state.retry.end_wait()
         return before
 
     def prefer_replica(self, state: PartitionState, node_id: int) -> None:
-        """Use the replica that the leader names, from the next `update()` on. If the replica is not
-        in the metadata, request metadata and use the leader."""
+        """Use the replica that the leader has returned, from the next `update()` on, for
+        `metadata_max_age_ms`. If the replica is not in the metadata, request metadata and use the
+        leader."""
         if self._client.cluster.broker_metadata(node_id) is None:
             self._client.request_metadata(f"{state.tp}: replica {node_id} is not known")
             self.refuse_replica(state)
@@ -174,14 +185,15 @@ class FetchTargets:
         state.target.preferred = None
 
     def _on_leader_epoch(self, state: PartitionState, epoch: int) -> None:
-        """Start to validate the position (KIP-320) if the leader epoch has changed and differs from
-        the epoch of the fetched records. The new epoch may be older, if the topic was recreated."""
+        """Store a changed leader epoch, and begin to validate the position (KIP-320) if the epoch
+        differs from that of the record before the position (conditions below). The new epoch may be
+        older: the topic was recreated, or the metadata is outdated."""
         cursor = state.cursor
         if epoch == cursor.leader_epoch:
             return
         if epoch < 0:
-            # The metadata no longer has an epoch. Send no epoch, because the leader would reject an
-            # outdated epoch.
+            # The metadata no longer has an epoch. Send no epoch in fetches from now on: the leader
+            # rejects an outdated epoch.
             cursor.follow_leader(epoch)
             return
         is_newer = epoch > cursor.leader_epoch
@@ -189,18 +201,18 @@ class FetchTargets:
         if is_newer:
             state.retry.end_wait()  # the previous leader has caused the failure
         # The position is validated if
-        # 1. the partition is READY, and the record before the position has an older epoch: the new
-        #    leader may have truncated that record, or never have replicated it;
-        # 2. the partition is READY, and that record has a newer epoch: the topic was recreated, or
-        #    the metadata is outdated, which the leader's response shows. This also happens with the
-        #    first known leader of a committed position;
+        # 1. the partition is READY (or OUT_OF_RANGE), and the record before the position has an
+        #    older epoch: the new leader may have truncated that record, or never have replicated
+        #    it;
+        # 2. the partition is READY (or OUT_OF_RANGE), and that record has a newer epoch: the topic
+        #    was recreated, or the metadata is outdated, which the leader's response shows. This
+        #    also happens with the first known leader of a committed position;
         # 3. the partition is VALIDATING, and the leader has changed again: the response of the
         #    previous leader is void.
         # In all other cases there is nothing to compare: the epoch of the record is unknown (-1) or
-        # the leader's own, or the position is still unknown, and will come from this leader.
-        if (state.phase is Phase.READY and is_of_another) or (
-            state.phase is Phase.VALIDATING and is_newer
-        ):
+        # that of this leader, or the position is still unknown, and this leader will return it.
+        may_begin = state.phase in (Phase.READY, Phase.OUT_OF_RANGE)
+        if (may_begin and is_of_another) or (state.phase is Phase.VALIDATING and is_newer):
             state.begin_validation(epoch)
         else:
             cursor.follow_leader(epoch)
@@ -214,13 +226,13 @@ class FetchTargets:
             absence = self._leaderless[tp] = _Leaderless(_now())
         absence.misses += 1
         cluster = self._client.cluster
-        # Before the first response about the topic, a leader is always unknown.
+        # Before the first metadata response with the topic, its leaders are always unknown.
         if cluster.known_partitions(tp.topic) is not None or cluster.topic_error(tp.topic):
             absence.is_confirmed = True
 
     def review_leaderless(self) -> None:
-        """Forget revoked partitions. Log a warning about partitions that have had no leader for
-        several snapshots."""
+        """Stop tracking revoked partitions. Log one warning about each partition that has had no
+        leader in five metadata snapshots."""
         for tp in self._leaderless.keys() - self._subscriptions.assignment.tps:
             del self._leaderless[tp]
         lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_BEFORE_WARNING]
@@ -231,13 +243,13 @@ class FetchTargets:
 
     @property
     def leaderless(self) -> Collection[TopicPartition]:
-        """Assigned partitions without a leader. Omits partitions of topics for which there was no
+        """Assigned partitions without a leader, except partitions of topics that were in no
         metadata response yet."""
         return [tp for tp, absence in self._leaderless.items() if absence.is_confirmed]
 
     def names(self, partitions: Collection[TopicPartition]) -> str:
-        """Return the names of some partitions for a message. If a topic lacks some of these
-        partitions, add its number of partitions."""
+        """Return the names of the first of these partitions, for a message. If a topic does not
+        have one of the partitions, add how many partitions it has."""
         counts = []
         for topic in sorted({tp.topic for tp in partitions}):
             known = self._client.cluster.known_partitions(topic)
@@ -268,7 +280,7 @@ class FetchTargets:
         return self._node_healths.get(node_id)
 
     def outages(self, now: float) -> dict[int, Outage]:
-        """Return the outages of targets by broker id."""
+        """Return the outages of target brokers at `now` (loop time), by node id."""
         found = {}
         for node_id, node_health in list(self._node_healths.items()):
             if (outage := node_health.outage(now)) is not None:
@@ -277,7 +289,8 @@ class FetchTargets:
 
     def silent_since(self, state: PartitionState, outages: Mapping[int, Outage]) -> float | None:
         """Return the loop time since which the partition has no leader, or its broker has an
-        outage; None without either. `outages`: the result of `outages()`."""
+        outage; None without either, and before the first metadata response with the topic.
+        `outages`: the result of `outages()`."""
         if state.tp in self._leaderless:
             absence = self._leaderless[state.tp]
             return absence.since if absence.is_confirmed else None
@@ -292,8 +305,8 @@ def _now() -> float:
 class Fetcher:
     """Runs a NodeFetcher for each broker that is the target of a partition.
 
-    Owns: the NodeFetchers, their share of the buffer memory, and the topic ids. `route()` follows
-    changes of the assignment and of the metadata; `touch()` follows changes of one partition.
+    Owns: the NodeFetchers, their share of the buffer memory, and the topic ids. `route()` is called
+    after changes of the assignment and of the metadata, `touch()` after a change of one partition.
     """
 
     def __init__(
@@ -307,7 +320,8 @@ class Fetcher:
         self.resolver = resolver
         self.topic_ids = TopicIds()
         self.share = context.config.fetch_buffer_memory
-        """Bytes that the responses of one broker may pin."""
+        """Bytes of one broker's responses that may be in memory: `fetch_buffer_memory`, divided by
+        the number of brokers."""
         self.is_running = False
         self._context = context
         self._queue = context.queue
@@ -322,7 +336,8 @@ class Fetcher:
         self._subscriptions.watch(self)
 
     async def close(self) -> None:
-        """Drop all buffered records and free the brokers' session slots, after the tasks ended."""
+        """Drop all buffered records, and close the fetch sessions at the brokers. Called after the
+        end of the tasks."""
         self.is_running = False
         # Report returned records to the metrics collector a last time.
         for state in self._subscriptions.assignment.states():
@@ -337,18 +352,21 @@ class Fetcher:
     def await_records(self, wanted: Wanted) -> None:
         """Fetch for a reader that is about to wait for records of these partitions (None = all).
 
-        Raises IllegalStateError in a rebalance listener and in `on_consume`, where no records can
-        arrive.
+        Raises IllegalStateError in a rebalance listener and in `on_consume`: no records are
+        returned until these have returned.
         """
-        refuse_reading(self._queue, self._buffer.is_calling)
-        # A reader that waits for more records has finished the earlier records. A rebalance may be
-        # waiting for this reader.
+        if self._buffer.is_calling or running_callback.get() is not None:
+            refuse_reading(self._queue, self._buffer.is_calling)
+        # A reader that waits for more records has finished the earlier records. A rebalance may
+        # wait for that.
         if self._queue.polls.waiters:
             self._queue.polls.notify()
         self.on_waiting_reader(wanted)
 
     def on_waiting_reader(self, wanted: Wanted) -> None:
-        """Make all brokers reconsider a fetch for a reader that found no records."""
+        """Make all NodeFetchers decide again whether to fetch, for a reader that waits for records
+        of these partitions (None = all). Do nothing if the last waiting reader was for the same
+        partitions, and no records have arrived since."""
         buffer = self._buffer
         if not buffer.is_awaited or buffer.awaited != wanted:
             buffer.await_records(wanted)
@@ -358,8 +376,9 @@ class Fetcher:
     # -- partitions and brokers --------------------------------------------------------------------
 
     def route(self) -> None:
-        """Fetch every assigned partition from its current target, after a change of the assignment
-        or of the metadata."""
+        """Update the fetch target of every assigned partition, and start and end NodeFetchers,
+        after a change of the assignment or of the metadata. Before `start()`, only add new
+        partitions to the resolver."""
         self.resolver.update_new_partitions()
         if not self.is_running:
             return
@@ -380,17 +399,28 @@ class Fetcher:
         self.targets.review_leaderless()
 
     def touch(self, state: PartitionState) -> None:
-        """Notify the buffer, readers, metrics, resolver and NodeFetcher of a change of the
-        partition: its position, its phase, or whether it may be fetched."""
+        """Notify the RecordQueue, the metrics, the OffsetResolver and the NodeFetcher of a change
+        of the partition: of its position, its phase, or whether it may be fetched."""
         self._queue.touch(state)
         self._context.meter.settle(state)
         if state.needs_offset:
             self.resolver.wake()
         self._touch_node(state)
 
+    def on_withheld(self, state: PartitionState) -> None:
+        """Notify the NodeFetcher that the partition must or must not be fetched, after `pause()`,
+        `resume()` or a change of the subscription. If records of the partition may be returned
+        again, wake its readers."""
+        if not state.is_withheld:
+            self._queue.wake_readers_of(state)
+        # As `_touch_node()`, without the call: applications pause and resume for each record.
+        node_id = state.target.node_id
+        if node_id is not None and node_id in self._nodes:
+            self._nodes[node_id].touch(state)
+
     def on_read(self, state: PartitionState) -> None:
-        """Report the returned records to the metrics collector, if any, and fetch the partition
-        again: a record set was read to its end."""
+        """Fetch the partition again, because a record set was read to its end. Report the returned
+        records to the metrics collector, if there is one."""
         if self._context.meter.collector is not None:
             self._context.meter.settle(state)
         self._touch_node(state)
@@ -401,7 +431,8 @@ class Fetcher:
             self._nodes[node_id].touch(state)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
-        """Report the records returned of these partitions to the metrics collector, if any."""
+        """Report the returned records of these partitions to the metrics collector, if there is
+        one."""
         if self._context.meter.collector is None:
             return
         for tp in partitions:
@@ -410,7 +441,7 @@ class Fetcher:
                 self._context.meter.settle(state)
 
     def prefer_replica(self, state: PartitionState, node_id: int) -> None:
-        """Fetch a partition from the replica that its leader names (KIP-392)."""
+        """Fetch a partition from the preferred replica that its leader has returned (KIP-392)."""
         self.targets.prefer_replica(state, node_id)
         self._retarget(state)
         self._touch_node(state)
@@ -422,8 +453,8 @@ class Fetcher:
         self._touch_node(state)
 
     def _retarget(self, state: PartitionState) -> None:
-        """Update the fetch target of a partition, and start a NodeFetcher for a new target broker.
-        The caller notifies the NodeFetcher of the partition."""
+        """Update the fetch target of a partition. Notify the NodeFetcher of the previous target,
+        and start a NodeFetcher for a new broker. The caller notifies the present NodeFetcher."""
         before = self.targets.update(state)
         node_id = state.target.node_id
         if before != node_id and before is not None and before in self._nodes:
@@ -437,7 +468,8 @@ class Fetcher:
             self._tasks.start(node.run(), name=f"fetch-{node_id}")
 
     def _retire(self, node_id: int) -> None:
-        """End a NodeFetcher without partitions, and keep its last error for `health()`."""
+        """End the NodeFetcher of a broker that is no longer a target, and keep its last error for
+        `health()`."""
         self._nodes.pop(node_id).retire()
         self._divide_memory()
         node_health = self.targets.untrack_node(node_id)

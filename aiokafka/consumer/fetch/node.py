@@ -32,13 +32,13 @@ from aiokafka._reading import (
     read_partition,
 )
 from aiokafka._retry import Backoff
+from aiokafka._tasks import Signal
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._context import Signal
 from aiokafka.consumer._partition_state import OUTDATED, PartitionState
 from aiokafka.consumer.fetch.buffer import PinnedResponse
 from aiokafka.errors import (
     BrokerResponseError,
-    InvalidFetchSessionEpoch,
+    FetchSessionIdNotFound,
     KafkaError,
     KafkaProtocolError,
     OffsetOutOfRangeError,
@@ -60,7 +60,7 @@ from aiokafka.record.reader import RecordReader
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._health import NodeHealth
+    from aiokafka._health import Due, NodeHealth
     from aiokafka.consumer._context import ConsumerContext, RecordSet
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
@@ -69,7 +69,8 @@ __all__ = ["FetchPlan", "FetchResponseHandler", "FetchSession", "NodeFetcher"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# Unread record sets per partition: the application reads one set while the next set is fetched.
+# A partition with this many unread record sets is not fetched: the application reads one set while
+# the next set is fetched.
 QUEUED_PER_PARTITION = 2
 
 # Session ids and epochs with a special meaning (KIP-227).
@@ -78,11 +79,12 @@ _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
 
-# A response may use a quarter of the broker's share of the buffer, so that the memory of one
-# response is released while the application still reads others.
+# A response may use a quarter of the broker's share of the buffer memory: the memory of a response
+# is released only as a whole, and then the application still has other responses to read.
 _RESPONSES_PER_SHARE = 4
 
-# Seconds between fetches for a waiting reader while another reader has buffered records.
+# While some partitions have enough unread record sets, fetch the others for a waiting reader every
+# this many seconds.
 _PACE = 0.05
 
 _CLOSE_TIMEOUT = 1.0
@@ -91,10 +93,10 @@ _CLOSE_TIMEOUT = 1.0
 class FetchPlan:
     """The partitions of the next Fetch request to one broker. No I/O.
 
-    Owns: `specs`, the fields of the request by partition; the states and epochs that the specs were
-    made for; `full`, the partitions omitted because they have enough unread record sets; the
-    partitions in backoff. `update()` checks only the partitions touched since the last call. Dicts
-    are used as sets, so that the order of partitions does not depend on hashes.
+    Owns: `specs`, the fields of the request by partition, and for each spec the PartitionState and
+    its epoch at that time; `full`, the partitions left out because they have enough unread record
+    sets; the partitions in backoff. `update()` checks only the partitions touched since the last
+    call. Dicts are used as sets, so that the order of partitions does not depend on hashes.
     """
 
     def __init__(self, node_id: int, max_bytes: int, fenced_epochs: FencedEpochs) -> None:
@@ -113,8 +115,8 @@ class FetchPlan:
         self._touched[state] = None
 
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
-        """Update the specs of all touched partitions, and of partitions whose backoff ended. Return
-        whether the plan has gained a partition."""
+        """Update the specs of all touched partitions, and of partitions whose backoff has ended at
+        `now` (loop time). Return whether the plan has gained a partition. `topic_ids`: by name."""
         if self._backing_off:
             self._touched.update((s, None) for s, at in self._backing_off.items() if at <= now)
         if not self._touched:
@@ -135,18 +137,20 @@ class FetchPlan:
         return changed
 
     def rotate(self) -> None:
-        """Move the first partition to the end, for requests outside a fetch session.
+        """Move the first partition to the end. Called without a fetch session: in a session, the
+        broker itself rotates the partitions.
 
-        A broker fills its response in the order of the request, so the last partitions may never
-        fit: a single batch that exceeds the requested size leaves no space for other partitions.
+        A broker fills its response in the order of the request. Without rotation, batches of the
+        first partitions could fill each response, and the last partitions would never be fetched.
         """
         first = next(iter(self.specs), None)
         if first is not None:
             self.specs[first] = self.specs.pop(first)
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state that the response for `tp` applies to; None if the response is void,
-        because the fetch offset or epoch has changed since the request."""
+        """Return the state that the response for `tp` applies to; None if the response is void: the
+        plan no longer has the partition, or the fetch offset or the epoch has changed since the
+        request."""
         made_for = self._made_for.get(tp)
         if made_for is None:
             return None
@@ -154,8 +158,9 @@ class FetchPlan:
         # A seek, reset or revocation since the request changes the epoch. The offset alone changes
         # when the buffer was dropped, or when another broker has sent the same records.
         if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
-            # If another broker has sent the records, only its plan was touched. Touch this plan,
-            # too: the next request would have the same offset again, in a busy loop.
+            # If another broker has sent the records, only the plan of that broker was touched.
+            # Touch this plan, too: otherwise the next request would have the same outdated offset
+            # again, in a busy loop.
             self.touch(state)
             return None
         return state
@@ -176,12 +181,14 @@ class FetchPlan:
             self._backing_off[state] = state.retry.at
             return self._omit(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
-            # The Fetcher touches the partition when a record set of the partition has been read.
+            # When a record set of the partition was read to its end, the Fetcher touches it.
             self.full[state] = None
             return self._omit(state)
         tp = state.tp
         topic_id = topic_ids.get(tp.topic, ZERO_UUID)
-        epoch = self._fenced_epochs.epoch_to_send(tp, cursor.leader_epoch)
+        epoch = cursor.leader_epoch
+        if self._fenced_epochs.fenced:
+            epoch = self._fenced_epochs.epoch_to_send(tp, epoch)
         gained = tp not in self.specs
         self.specs[tp] = FetchSpec(topic_id, cursor.offset, epoch, self._max_bytes)
         self._made_for[tp] = (state, state.epoch)
@@ -190,7 +197,7 @@ class FetchPlan:
 
     def _omit(self, state: PartitionState) -> bool:
         made_for = self._made_for.get(state.tp)
-        # A revoked partition may have been assigned again: the plan then has the new state's spec.
+        # Keep the spec of another PartitionState: the partition was revoked and assigned again.
         if made_for is not None and made_for[0] is state:
             del self._made_for[state.tp]
             del self.specs[state.tp]
@@ -202,27 +209,28 @@ class FetchSession:
     """Incremental fetch session with one broker (KIP-227): requests have only changes. No I/O.
 
     Owns: the session id, the session epoch and the partitions in the broker's session. A full
-    request (epoch 0) opens or replaces a session; later requests have changed partitions only.
-    After any error the next request is full. Brokers before 1.1, and brokers without a free
-    session slot, respond with session id 0: then every request is full.
+    request (epoch 0) has all partitions, and opens or replaces a session; later requests have the
+    changed partitions only. After any error the next request is full. Brokers before 1.1, and
+    brokers without a free session slot, respond with session id 0: then every request is full.
     """
 
     def __init__(self) -> None:
         self.session_id = _NO_SESSION
         self.epoch = _FIRST_EPOCH
         self.topic_names: dict[bytes, str] = {}
-        """The requested topics by id: from version 13 on responses have ids without names."""
+        """Names of the requested topics by id: responses from version 13 on have only the ids."""
         self._known: dict[TopicPartition, FetchSpec] = {}
         self._with_ids = False
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request has to name every partition."""
+        """Whether the next request has to have every partition."""
         return self.epoch == _FIRST_EPOCH
 
     @property
     def max_version(self) -> int | None:
-        """Highest Fetch version for the last built request; None for no limit."""
+        """Highest Fetch version that the last built request can be sent with: later versions need
+        the ids of all topics. None for no limit."""
         return None if self._with_ids else LAST_VERSION_WITH_NAMES
 
     def build(
@@ -232,8 +240,8 @@ class FetchSession:
 
         Args:
             wanted: All partitions to fetch.
-            changed: Partitions that may differ from the last request. An incremental request only
-                compares these partitions.
+            changed: Partitions that may differ from the last request. For an incremental request,
+                only these are compared with the session.
         """
         if self._must_restart(wanted, changed):
             self.restart()
@@ -245,13 +253,15 @@ class FetchSession:
         """Update the session from a response; return False if the response has an error, so that
         its partitions must be ignored."""
         if error_code:
-            # After INVALID_FETCH_SESSION_EPOCH the broker still has the session, and the next
-            # request has the session id to replace it. After other errors no session is left.
-            is_kept = error_code == InvalidFetchSessionEpoch.errno
-            self._reset(self.session_id if is_kept else _NO_SESSION)
+            # After FETCH_SESSION_ID_NOT_FOUND the broker has no session. After any other error it
+            # may still have the session: keep the session id, so that the next request replaces the
+            # session.
+            is_gone = error_code == FetchSessionIdNotFound.errno
+            self._reset(_NO_SESSION if is_gone else self.session_id)
             return False
         if session_id == _NO_SESSION:
-            # The broker has no sessions, or evicted this session.
+            # The broker has no session for this client: its session cache is full, it throttled a
+            # full request, it is older than Kafka 1.1, or the session has no partitions any more.
             self._reset(_NO_SESSION)
         else:
             self.session_id = session_id
@@ -260,19 +270,21 @@ class FetchSession:
         return True
 
     def check_full(self, responded: Container[TopicPartition]) -> None:
-        """Restart if the response to a full request lacks partitions: the broker's session may lack
-        them too, and incremental requests would never add them."""
+        """Restart if the response to a full request lacks a partition (`responded`: those in the
+        response): the broker's session may lack it, too, and incremental requests do not add
+        unchanged partitions."""
         if not all(tp in responded for tp in self._known):
             self.restart()
 
     def restart(self) -> None:
         """Make the next request a full one, which replaces the broker's session."""
-        # The request keeps the session id, so that the broker drops the old session. Without the
-        # id, the old session would occupy a slot until the broker evicts it as the oldest.
+        # Keep the session id: the broker drops the session with the id of a full request. Without
+        # the id, the session would occupy a slot until the broker evicts it as the oldest.
         self._reset(self.session_id)
 
     def closing_request(self) -> FetchRequest | None:
-        """Return a request that frees the broker's session slot; None without a session."""
+        """Return a request that closes the session and so frees its slot at the broker; None
+        without a session."""
         if self.session_id == _NO_SESSION:
             return None
         request = FetchRequest(
@@ -338,7 +350,7 @@ class FetchSession:
                             topic=tp.topic, topic_id=old.topic_id, partitions=[]
                         )
                     topic.partitions.append(tp.partition)
-            # The spec is unchanged if a partition changed and changed back.
+            # A partition may have changed and changed back: then it is not sent.
             elif known.get(tp) != spec:
                 known[tp] = spec
                 self.topic_names[spec.topic_id] = tp.topic
@@ -356,14 +368,15 @@ class FetchSession:
 class NodeFetcher:
     """Fetches the partitions whose target is one broker, in one task.
 
-    Owns: the fetch session, the fetch plan, and the number of bytes pinned by unread responses. At
-    most one fetch is in flight. The next fetch is sent when the pinned bytes are at most half of
-    the broker's share of the buffer memory.
+    Owns: the fetch session, the fetch plan, and the number of bytes of its responses with unread
+    records (`pinned`). At most one fetch is in flight. The next fetch is sent when `pinned` is at
+    most half of the broker's share of the buffer memory.
 
-    A request leaves out the partitions that have enough unread record sets (`FetchPlan.full`). If
-    it were a long poll for the other partitions, it would delay the next fetch of those. So while
-    partitions are left out, requests use `max_wait` 0, and the next request waits until records
-    were read or `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting readers.
+    A request leaves out the partitions that have enough unread record sets (`FetchPlan.full`). A
+    long poll for the other partitions would delay the next fetch of the left out ones. So while
+    partitions are left out, requests have a `max_wait` of 0, and the next request is sent when
+    records were read or `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting
+    readers.
     """
 
     def __init__(
@@ -371,7 +384,7 @@ class NodeFetcher:
     ) -> None:
         self.node_id = node_id
         self.pinned = 0
-        """Bytes of this broker's responses that are in memory."""
+        """Bytes of this broker's responses with unread records, which are in memory."""
         self.read_committed = context.config.read_committed
         self._context = context
         self._fetcher = fetcher
@@ -394,7 +407,8 @@ class NodeFetcher:
     def touch(self, state: PartitionState) -> None:
         """Update the plan for a partition that is, or was, fetched from this broker."""
         self._plan.touch(state)
-        self.wake()
+        if self._signal.waiters:
+            self._signal.notify()
 
     def wake(self) -> None:
         """Make the task decide again whether to fetch."""
@@ -402,20 +416,22 @@ class NodeFetcher:
             self._signal.notify()
 
     def pin(self, nbytes: int) -> PinnedResponse:
-        """Count the memory of a response until its last record set is read or dropped."""
+        """Count the memory of a response from now on, until `release()`: when its last record set
+        is read or dropped."""
         self.pinned += nbytes
         return PinnedResponse(self, nbytes)
 
     def release(self, nbytes: int) -> None:
-        """Stop counting the memory of a response."""
+        """Stop counting the memory of a response. Whoever has read or dropped its last record set
+        touches the partition, which wakes the task."""
         self.pinned -= nbytes
-        self.wake()
 
     def retire(self) -> None:
-        """End after the fetch in flight: this broker is no longer the target of a partition."""
+        """End after the fetch in flight: this broker is the target of no partition any more."""
         self._is_retired = True
-        # Drop records that no reader asks for, because no share of the buffer memory includes them
-        # any more. Keep records of partitions without a leader: no broker could send them again.
+        # Drop records that no reader can read now, because no share of the buffer memory includes
+        # them any more. Keep records of partitions without a leader: no broker could return them
+        # again.
         for state in self._buffer.unserved(self):
             if state.target.node_id is not None:
                 self._buffer.discard(state)
@@ -424,10 +440,10 @@ class NodeFetcher:
 
     async def run(self) -> None:
         """Fetch until retired or cancelled."""
-        # Connect while positions are still being looked up.
+        # Connect now, while the positions are looked up.
         with self._node_health.asked("ApiVersions"):
             await self._context.client.ready(self.node_id, group=ConnectionGroup.FETCH)
-        # There is no await between the decision and the wait, so no wake-up is lost.
+        # There is no await between the decision and the wait, so no notification is missed.
         while not self._is_retired:
             now = self._loop.time()
             self._plan_has_gained |= self._plan.update(now, self._fetcher.topic_ids.current)
@@ -447,8 +463,8 @@ class NodeFetcher:
         if request is None:
             return
         try:
-            # Limit the time here: the request's own timeout restarts with each earlier response of
-            # a throttled broker.
+            # Limit the time here: if the broker throttles this client, the timeout of the request
+            # restarts with each response to an earlier request.
             async with timeout(_CLOSE_TIMEOUT):
                 await self._context.client.send_nowait(self.node_id, request)
         except (KafkaError, OSError, asyncio.TimeoutError) as error:
@@ -458,50 +474,58 @@ class NodeFetcher:
     # -- when to fetch -----------------------------------------------------------------------------
 
     def _max_wait(self, now: float) -> float | None:
-        """Return how many seconds a fetch sent now may wait at the broker; None = do not fetch."""
+        """Return how many seconds a fetch sent now may wait at the broker. None = do not fetch:
+        there is nothing to fetch, a backoff or full memory prevents it, or it is too early for
+        another request that leaves out partitions (`plan.full`)."""
         plan = self._plan
         longest = self._context.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
             return None
-        # Fetch at half of the share: the response arrives while the application reads the rest.
+        # Fetch as soon as half of this broker's share of the buffer memory is free: the response
+        # arrives while the application reads the other records. If less is free, first drop records
+        # that no reader can read now.
         if self._is_over_low_water() and not self._free_memory():
             return None
         if not plan.full:
             return longest
-        # A reader waits for partitions without buffered records: fetch for it now. The request
-        # leaves out the partitions that have enough unread record sets (`plan.full`). It may be a
-        # long poll only if nobody reads those partitions: otherwise a reader may drain one of them,
-        # and the next fetch of that partition would wait behind the long poll.
+        # If a reader waits, fetch the partitions without enough unread record sets now. The request
+        # may be a long poll only if nobody reads the partitions that it leaves out (`plan.full`):
+        # otherwise a reader may soon read one of these to its end, and the next fetch of that
+        # partition would wait behind the long poll.
         if self._buffer.is_awaited:
-            # A list, not a generator: `is_idle` must start the clock of each partition.
+            # A list, not a generator: `is_idle()` must be called for each partition, because the
+            # first call begins its time.
             are_idle = [state.is_idle(now, longest) for state in plan.full]
             if all(are_idle):
                 return longest
             if now >= self._fetched_at + min(_PACE, longest):
                 return 0.0
-        # Fetch at once only if the request has at least half of the partitions: otherwise the
-        # broker would get one request for each partition whose buffered records were read.
+        # If the plan has gained a partition, fetch at once only if the request has at least half of
+        # the partitions: otherwise the broker would get one request for each partition whose
+        # buffered records were read.
         if self._plan_has_gained and len(plan.specs) >= len(plan.full):
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
 
     def _free_memory(self) -> bool:
-        """Drop buffered records that no reader asks for; return whether enough memory is free for
-        another fetch."""
+        """Drop buffered records that no reader can read now, and return whether enough memory is
+        free for another fetch. Keep those of a partition from which records were read within
+        `fetch_max_wait`, unless it is withheld. Without a waiting reader, do this only every
+        `fetch_max_wait`."""
         now, longest = self._loop.time(), self._context.config.fetch_max_wait
         if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False
         self._swept_at = now
-        # The memory is full with records of paused partitions, or of partitions that the waiting
-        # reader did not ask for.
+        # The memory is in use by records of paused partitions, or of partitions that the waiting
+        # reader does not read.
         for state in self._buffer.unserved(self):
             if not state.is_withheld:
                 if not state.is_idle(now, longest):
                     continue
-                # Fetch the partition again later, after the partitions that a reader waits for.
+                # Fetch this partition later than the partitions that the reader waits for.
                 state.retry.wait_until(now + longest)
-            # Drop the records even if the partition has moved to another broker: the NodeFetcher of
-            # that broker does not count this memory.
+            # Drop the records even if the partition is now fetched from another broker: this
+            # NodeFetcher counts their memory.
             self._buffer.discard(state)
             state.changed()
         return not self._is_over_low_water()
@@ -511,15 +535,15 @@ class NodeFetcher:
 
     @property
     def _outdated_at(self) -> float:
-        """Loop time at which the last failure becomes irrelevant if no request follows."""
+        """Loop time from which on the last failure is outdated if no request was sent since."""
         config = self._context.config
         longest = max(config.fetch_max_wait, config.client.retry_backoff_max)
         return self._node_health.error_at + longest + OUTDATED
 
     def _maybe_forget_outage(self, now: float) -> None:
-        """Forget an old outage if no request to the broker is needed: partitions are paused, or
-        buffered records have to be read first."""
-        # Keep the outage while a request is in flight, which the OffsetResolver may have sent.
+        """Forget an old outage if no request is in flight or backing off. Then no request is
+        needed: partitions are paused, or the application has to read buffered records first."""
+        # `is_asked`: a request is in flight; the OffsetResolver may have sent it.
         is_asked = self._node_health.is_asked or now < self._not_before
         if (
             not is_asked
@@ -529,8 +553,8 @@ class NodeFetcher:
             self._node_health.forget()
 
     def _next_decision_at(self, now: float) -> float | None:
-        """Return the loop time at which `run()` decides again without a wake-up; None for no
-        limit."""
+        """Return the loop time at which `run()` decides again even if nothing wakes it; None =
+        never."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
         longest = self._context.config.fetch_max_wait
         if self._node_health.failing_since is not None:
@@ -552,9 +576,11 @@ class NodeFetcher:
         # `take_changed` forgets the changes. If the broker does not get this request, `_on_failed`
         # restarts the session, so that the next request names all partitions.
         request = self._session.build(self._plan.specs, self._plan.take_changed())
+        # The whole response, with its headers, must fit into `receive_message_max_bytes`.
+        fits = max_record_bytes(config.client.max_response_bytes, len(self._plan.specs))
         request.max_wait_ms = int(max_wait * 1000)
         request.min_bytes = config.fetch_min_bytes
-        request.max_bytes = self._max_bytes()
+        request.max_bytes = self._max_bytes(fits)
         request.isolation_level = int(self.read_committed)
         if now >= self._fetcher.targets.leaders_only_until:
             request.rack_id = config.client.client_rack or ""
@@ -569,28 +595,30 @@ class NodeFetcher:
                 request,
                 version=connection.pick(FetchRequest, max_version),
                 timeout=limit,
-                # Called when the response is read, one loop turn before this task resumes, so that
-                # readers run before this task makes the next request.
-                on_response=partial(self._on_response, sent_at),
+                # Called when the response arrives, one iteration of the event loop before this task
+                # resumes: so readers run before this task builds the next request.
+                on_response=partial(self._on_response, sent_at, due),
             )
         except KafkaError as error:
             self._on_failed(error)
-        finally:
             self._node_health.forgive(due)
+        except BaseException:
+            self._node_health.forgive(due)
+            raise
         if self._session.is_full:
             # Within a session the broker rotates the partitions.
             self._plan.rotate()
 
-    def _max_bytes(self) -> int:
+    def _max_bytes(self, fits: int) -> int:
+        """Return `max_bytes` for the next request: the least of `fits` (the bytes of records that
+        `receive_message_max_bytes` permits), `fetch_max_bytes`, a quarter of this broker's share of
+        the buffer memory, and the free part of the share; at least 1."""
         share = self._fetcher.share
         room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
-        config = self._context.config
-        # The whole response, with its headers, must fit into `receive_message_max_bytes`.
-        fits = max_record_bytes(config.client.max_response_bytes, len(self._plan.specs))
-        return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
+        return max(1, min(room, self._context.config.fetch_max_bytes, fits, 2**31 - 1))
 
-    def _on_response(self, sent_at: float, response: FetchResponse) -> None:
-        self._node_health.succeed()
+    def _on_response(self, sent_at: float, due: Due, response: FetchResponse) -> None:
+        self._node_health.succeed(due=due)
         # Check the session first: after a session error, the partitions must be ignored.
         session = self._session
         was_full = session.is_full
@@ -601,7 +629,7 @@ class NodeFetcher:
         if self._backoff.failures:
             self._backoff.reset()
         handler = FetchResponseHandler(self, self._context, self._fetcher, sent_at)
-        responded = list(partitions_in(response, session.topic_names))
+        responded = partitions_in(response, session.topic_names)
         if was_full:
             session.check_full({tp for tp, _ in responded})
         for tp, data in responded:
@@ -614,9 +642,10 @@ class NodeFetcher:
         handler.finish(response)
 
     def _on_session_error(self, error: type[BrokerResponseError]) -> None:
-        """Handle an error of the whole response, such as a lost session. The next request is full.
-        Back off from the second error in a row on."""
-        self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
+        """Act on an error of the whole response, such as a lost session: back off if it is not the
+        first error in a row, request metadata if the error requires it, and make calls of the
+        application raise an error that is not retriable. The next request is full."""
+        self._log.debug("Broker %s rejected the fetch request: %s", self.node_id, error.__name__)
         # No backoff the first time: brokers evict sessions in favour of other clients.
         if self._backoff.failures:
             self._not_before = self._loop.time() + self._backoff.peek()
@@ -632,13 +661,17 @@ class NodeFetcher:
             self._context.queue.report_all(self._plan.states(), lambda: error(text))
 
     def _on_failed(self, error: KafkaError) -> None:
-        """Back off and request metadata after a fetch without a response. Report to readers an
-        error that is not retriable, and a response that exceeds the size limit."""
+        """Act on a fetch without a response: the next request is full; back off, request metadata,
+        and fetch from leaders instead of this broker as a preferred replica. Make calls of the
+        application raise an error that is not retriable, or RecordTooLargeError if the response
+        exceeded the size limit. If a broker no longer supports sessions, only send a full request.
+        """
         was_full = self._session.is_full
         # The broker may have processed the request or not, so its session epoch is unknown.
         self._session.restart()
         if isinstance(error, UnsupportedVersionError) and not was_full:
-            # The broker was downgraded to a version without sessions; nothing was sent.
+            # The broker was downgraded to a version without sessions. Nothing was sent, so send a
+            # full request without a backoff.
             return
         self._not_before = self._loop.time() + self._backoff.next()
         self._node_health.fail(error)
@@ -651,15 +684,16 @@ class NodeFetcher:
         self._context.meter.fetch_failed([state.tp for state in self._plan.states()], error)
 
     def _leave_replica(self) -> None:
-        """Fetch the partitions whose preferred replica is this broker from their leaders."""
+        """If this broker is the preferred replica of a partition, fetch the partition from its
+        leader instead."""
         for state in self._context.subscriptions.assignment.states():
-            # Include partitions omitted from this fetch, because their fetches would fail as well.
+            # Include partitions that this fetch left out, because their fetches would fail, too.
             if state.target.preferred == self.node_id:
                 self._fetcher.refuse_replica(state)
 
     def _too_large(self) -> Callable[[], KafkaError]:
-        """Return a function that makes the error for a response above the size limit. Requests have
-        a lower limit, but brokers send the first batch even if it is larger."""
+        """Return a function that creates the error for a response above the size limit. The limit
+        in requests is lower, but brokers return the first batch even if it exceeds that limit."""
         names = some_names([state.tp for state in self._plan.states()])
         limit = self._context.config.client.max_response_bytes
         text = (
@@ -677,13 +711,12 @@ def _is_too_large(error: BaseException) -> bool:
 
 
 class FetchResponseHandler:
-    """Applies one fetch response, partition by partition; dropped after `finish()`.
+    """Applies one fetch response: `handle()` for each partition, then `finish()`.
 
-    Every result without records delays the partition's next fetch, so that no response can cause a
-    busy loop.
+    Every error delays the partition's next fetch, so that no response can cause a busy loop.
 
-    Owns: the pinned memory of the response, the partitions that got records, and the leaders named
-    in the response (KIP-951).
+    Owns: the pinned memory of the response, the partitions that got records, and the new leaders in
+    the response (KIP-951).
     """
 
     def __init__(
@@ -701,20 +734,14 @@ class FetchResponseHandler:
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
 
     def handle(self, state: PartitionState, data: PartitionData) -> None:
-        """Apply one partition's part of the response, fetched from the cursor's offset."""
+        """Apply the part of the response for one partition, which was fetched from the cursor's
+        offset: buffer the records, act on an error, or follow a preferred replica."""
         if data.error_code:
-            # `finish()` applies the leaders: the metadata changes once per response.
+            # `finish()` applies the leaders, so that the metadata changes once per response.
             leader = named_leader(data)
             if leader is not None:
                 self._leaders[state.tp] = leader
         else:
-            # Brokers that do not know an offset send -1.
-            state.note_ends(
-                data.high_watermark if data.high_watermark >= 0 else state.highwater,
-                data.last_stable_offset if data.last_stable_offset >= 0 else state.lso,
-                data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
-                self._timestamp,
-            )
             self._fetched.append((state, data.records))
         found = read_partition(state.tp, state.cursor.offset, data)
         if isinstance(found, Fetched):
@@ -728,19 +755,29 @@ class FetchResponseHandler:
         elif isinstance(found, RetryLater):
             self._retry_later(state, found)
         elif isinstance(found, OutOfRange):
-            self._on_out_of_range(state, found.failure)
-        # Apply a preferred replica last, because that moves the partition to another broker. A
-        # response that names a replica has no records.
-        if not data.error_code and data.preferred_read_replica >= 0:
+            self._on_out_of_range(state)
+        if data.error_code:
+            return
+        # A broker sends -1 for an offset that it does not know.
+        state.note_ends(
+            data.high_watermark if data.high_watermark >= 0 else state.highwater,
+            data.last_stable_offset if data.last_stable_offset >= 0 else state.lso,
+            data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
+            self._timestamp,
+        )
+        # Apply a preferred replica last, because it changes the partition's fetch target. A
+        # response with a preferred replica has no records.
+        if data.preferred_read_replica >= 0:
             self._on_preferred_replica(state, data.preferred_read_replica)
 
     def finish(self, response: FetchResponse) -> None:
-        """Wake the readers of the partitions with new records; apply the named leaders."""
+        """Count the response, wake the readers of the partitions with new records, and apply the
+        new leaders."""
         self._context.meter.responded(self._sent_at, response.throttle_time_ms, self._fetched)
         if self._arrived:
             still_wanted = self._context.queue.announce(self._arrived)
             if still_wanted is not None:
-                # Another reader still waits, for other partitions.
+                # Another reader still waits for other partitions: fetch for it.
                 self._fetcher.on_waiting_reader(still_wanted)
         if self._leaders:
             self._context.client.update_leaders(self._leaders, named_brokers(response))
@@ -748,9 +785,6 @@ class FetchResponseHandler:
     # -- records -----------------------------------------------------------------------------------
 
     def _buffer(self, state: PartitionState, found: Fetched) -> None:
-        if self._pinned is None:
-            # Count the whole response: a view of one record set keeps the whole response in memory.
-            self._pinned = self._node.pin(found.response_bytes)
         config = self._context.config
         reader = RecordReader(
             found.data,
@@ -760,16 +794,20 @@ class FetchResponseHandler:
             check_crcs=config.check_crcs,
             read_committed=self._node.read_committed,
             aborted=found.aborted,
-            key_deserializer=config.key_deserializer,
-            value_deserializer=config.value_deserializer,
+            key_deserializer=self._context.key_deserializer,
+            value_deserializer=self._context.value_deserializer,
+            on_error=self._context.on_unreadable,
             max_decompressed_bytes=config.max_decompressed_bytes,
         )
+        if self._pinned is None:
+            # Count the whole response: a view of one record set keeps the whole response in memory.
+            self._pinned = self._node.pin(found.response_bytes)
         self._context.queue.buffer.add(state, reader, self._pinned)
         self._arrived[state.tp] = None
         if found.scan.end < 0:
-            # Reading raises the error of the first batch. The offset after this batch is unknown,
-            # so no later batch can be fetched. Each fetch returns this batch again, so it is no
-            # success: the backoff grows.
+            # The first batch is unreadable: the call that reads it raises the error. Its end offset
+            # is unknown, so each fetch returns this batch again. Count it as a failure, so that the
+            # backoff grows.
             self._postpone(state)
         else:
             state.retry.succeed()
@@ -778,8 +816,8 @@ class FetchResponseHandler:
     # -- errors ------------------------------------------------------------------------------------
 
     def _on_preferred_replica(self, state: PartitionState, replica: int) -> None:
-        """Fetch from the replica that the leader names (KIP-392). Back off if a follower names a
-        replica, or the leader names itself."""
+        """Fetch from the preferred replica in a response of the leader (KIP-392). Back off, and
+        fetch from the leader, if a follower has returned a replica, or the leader itself."""
         if replica == self._node.node_id or state.target.preferred is not None:
             text = f"{state.tp}: broker {self._node.node_id} names {replica} to read from"
             log.debug("%s", text)
@@ -804,12 +842,14 @@ class FetchResponseHandler:
         else:
             client.request_metadata(why)
 
-    def _on_out_of_range(self, state: PartitionState, failure: Failure) -> None:
-        """Handle OFFSET_OUT_OF_RANGE: the replica lags, the log has lost records that are buffered
-        ahead of the reader, or the position is not in the log."""
+    def _on_out_of_range(self, state: PartitionState) -> None:
+        """Act on OFFSET_OUT_OF_RANGE:
+        - from a preferred replica, which may lag: fetch from the leader;
+        - if records of the partition are buffered: keep or drop them, and fetch again;
+        - otherwise the resolver checks whether the position is lost."""
         cursor = state.cursor
         if state.target.preferred is not None:
-            # The replica may lag: ask the leader.
+            # The replica may lag.
             self._postpone(state, OffsetOutOfRangeError)
             self._fetcher.refuse_replica(state)
         elif cursor.queued:
@@ -823,7 +863,7 @@ class FetchResponseHandler:
                 self._context.queue.buffer.discard(state)
             self._postpone(state, OffsetOutOfRangeError)
         else:
-            self._fetcher.resolver.on_out_of_range(state, failure)
+            self._fetcher.resolver.on_out_of_range(state)
 
     def _too_large(self, state: PartitionState) -> Failure:
         limit = self._context.config.max_partition_fetch_bytes
@@ -844,6 +884,7 @@ class FetchResponseHandler:
     def _postpone(
         self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
     ) -> None:
-        """Delay the partition's next fetch. `error` is None if the application gets the error."""
+        """Delay the partition's next fetch. `error`: for `health()` and the log; None if a call of
+        the application raises the error."""
         client = self._context.config.client
         state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max, error)

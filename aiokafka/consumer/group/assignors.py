@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka.coordinator.assignors._assignment import claims_of, settle, without_moving
 from aiokafka.coordinator.assignors.abstract import Either
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -31,14 +29,14 @@ _METHODS = ("assign", "metadata", "on_assignment", "on_generation_assignment")
 class GroupAssignors:
     """The assignors in the order of preference, one instance of each.
 
-    `is_cooperative`: whether the member keeps its partitions during a rebalance (KIP-429). It is
-    true only if all assignors are cooperative: with a mixed list, a group can migrate from eager to
-    cooperative rebalances.
+    `is_cooperative`: whether the member keeps its partitions during a rebalance (KIP-429). True
+    only if all assignors are cooperative. With a mixed list the member revokes all partitions, so
+    that a group can migrate from eager to cooperative assignors.
 
     Owns: the last assignment and its generation. A cooperative member reports both in the metadata
-    of each assignor. The assignors cannot report them, because only the assignor that the group
-    chose gets the assignment: if the group chose another assignor next, its leader would assign the
-    owned partitions to other members.
+    of each assignor. The assignors themselves cannot report them all: only the assignor that the
+    group chose gets the assignment. If the group chose another assignor for the next generation, a
+    leader would not know the owned partitions, and would assign them to other members.
     """
 
     def __init__(self, strategies: Iterable[Any], rack: str | None = None) -> None:
@@ -52,35 +50,38 @@ class GroupAssignors:
         self._generation = -1
 
     def protocols(self, topics: Iterable[str], generation: int = -1) -> list[tuple[str, bytes]]:
-        """Return the name and encoded subscription of each assignor for a JoinGroup. A `generation`
-        other than -1 is included, so that the metadata differs from that of earlier joins."""
+        """Return the name and encoded subscription of each assignor for a JoinGroup. Include a
+        `generation` other than -1 in the subscription, so that it differs from earlier ones: the
+        coordinator then starts a rebalance."""
         if not self.is_cooperative:
-            # An eager member has revoked all partitions. If it claimed some, a cooperative leader
-            # would wait in vain for their revocation.
+            # An eager member has revoked all partitions. If it reported some as owned, a
+            # cooperative leader would wait in vain for their revocation.
             self.forget()
-        names = frozenset(topics)  # as in aiokafka: assignors of programs use set operations
-        found = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]
+        names = frozenset(topics)  # as in aiokafka 0.14: assignors of programs use set operations
+        found = [(each.name, self._with_owned(each.metadata(names))) for each in self._assignors]
         return [
             (name, _encoded(self._with_rack(_with_generation(generation, metadata))))
             for name, metadata in found
         ]
 
-    def _with_claims(self, metadata: Any) -> Any:
-        """Return a copy of `metadata` with the owned partitions, if the member is cooperative."""
+    def _with_owned(self, metadata: Any) -> Any:
+        """Return a copy of `metadata` with the owned partitions and their generation. Return
+        `metadata` itself if the member is eager, or `metadata` is of another class (an assignor of
+        a program may return any class)."""
         if not self.is_cooperative or not isinstance(metadata, ConsumerProtocolMemberMetadata):
             return metadata
-        copied = copy.copy(metadata)
+        copied = _copied(metadata)
         copied.version = max(copied.version, _FIRST_VERSION_WITH_GENERATION)
         copied.owned_partitions = [(topic, list(numbers)) for topic, numbers in self._assigned]
         copied.generation = self._generation
         return copied
 
     def _with_rack(self, metadata: Any) -> Any:
-        """Return a copy of `metadata` with the rack, if there is one: Java's assignors prefer
-        partitions with a replica in the member's rack (KIP-881)."""
+        """Return a copy of `metadata` with the rack if `client_rack` is set, else `metadata`:
+        Java's assignors prefer partitions with a replica in the member's rack (KIP-881)."""
         if self._rack is None or not isinstance(metadata, ConsumerProtocolMemberMetadata):
             return metadata
-        copied = copy.copy(metadata)
+        copied = _copied(metadata)
         copied.version = max(copied.version, _FIRST_VERSION_WITH_RACK)
         copied.rack = self._rack
         return copied
@@ -92,7 +93,7 @@ class GroupAssignors:
         members: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> dict[str, bytes]:
         """Return the encoded assignment of each member for SyncGroup. Raises the exceptions of the
-        assignor."""
+        assignor, and InconsistentGroupProtocolError if no assignor has the name `protocol`."""
         assignor = self._named(protocol)
         if _is_of_kafka_python(assignor):
             shares = assignor.assign(cluster, _listed(members))
@@ -105,7 +106,10 @@ class GroupAssignors:
     def accept(
         self, protocol: str, generation: int, data: bytes
     ) -> ConsumerProtocolMemberAssignment:
-        """Decode this member's assignment, and pass it to the assignor."""
+        """Return this member's decoded assignment, and pass it to the assignor with the name
+        `protocol`. A cooperative member reports it as owned in the next JoinGroup. Raises
+        InconsistentGroupProtocolError without such an assignor, KafkaProtocolError if `data` is
+        malformed."""
         assignor = self._named(protocol)
         assignment = ConsumerProtocolMemberAssignment.decode(data)
         if self.is_cooperative:
@@ -114,7 +118,8 @@ class GroupAssignors:
         return assignment
 
     def forget(self) -> None:
-        """Claim no partitions in the next join, because the member no longer has any."""
+        """Report no owned partitions in the next JoinGroup, because the member no longer has
+        any."""
         self._assigned, self._generation = (), -1
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
@@ -130,8 +135,9 @@ class GroupAssignors:
 def subscriptions_of(
     members: Mapping[str, bytes], instances: Mapping[str, str]
 ) -> tuple[dict[str, ConsumerProtocolMemberMetadata], dict[str, KafkaProtocolError]]:
-    """Return the subscription of each member, and the errors of malformed subscriptions, which are
-    returned as empty. `instances`: the instance ids of static members."""
+    """Return the subscription of each member, and the error of each malformed subscription. A
+    malformed subscription is returned without topics. `instances`: the instance ids of static
+    members."""
     found: dict[str, ConsumerProtocolMemberMetadata] = {}
     malformed: dict[str, KafkaProtocolError] = {}
     for member, data in members.items():
@@ -148,11 +154,14 @@ def subscriptions_of(
 def _in_two_steps(
     shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> dict[str, Any]:
-    """Return the assignment without partitions that other members claim (KIP-429). The claiming
-    members first revoke these partitions, and rejoin.
+    """Return the assignment without partitions that are to move from one member to another: their
+    present owners must first revoke them, and rejoin (KIP-429). The next assignment has them.
 
     CooperativeStickyAssignor omits such partitions itself; an assignor of a program may not.
     """
+    # Only the leader of a group with a cooperative assignor needs this module.
+    from aiokafka.coordinator.assignors._assignment import claims_of, settle, without_moving
+
     claims = claims_of(members)
     known = {
         member: share.partitions()
@@ -162,7 +171,7 @@ def _in_two_steps(
     found = dict(shares)
     for member, kept in without_moving(known, claims, settle(claims)).items():
         if len(kept) < len(known[member]):
-            found[member] = copy.copy(shares[member])
+            found[member] = _copied(shares[member])
             found[member].assignment = _by_topic(kept)
     return found
 
@@ -197,8 +206,8 @@ def _listed(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> list[_Memb
 
 
 def _notify(assignor: Any, generation: int, assignment: ConsumerProtocolMemberAssignment) -> None:
-    """Pass this member's assignment to an assignor. `on_generation_assignment` is optional in
-    assignors of programs."""
+    """Pass this member's assignment to an assignor. An assignor of the application need not have
+    the method `on_generation_assignment`."""
     on_generation = getattr(assignor, "on_generation_assignment", None)
     if on_generation is not None:
         on_generation(generation)
@@ -215,8 +224,8 @@ def _is_of_kafka_python(assignor: Any) -> bool:
 
 
 def _instance(strategy: Any) -> Any:
-    """Return an instance of an assignor class. Return an instance unchanged, and also a class that
-    has class methods only: its state is on the class."""
+    """Return an instance of an assignor class. Return `strategy` itself if it is an instance, or a
+    class with class methods only (its state is on the class), or cannot be instantiated."""
     if not isinstance(strategy, type) or _is_of_class_methods(strategy):
         return strategy
     try:
@@ -235,14 +244,20 @@ def _is_of_class_methods(strategy: type[Any]) -> bool:
 
 
 def _with_generation(generation: int, metadata: Any) -> Any:
-    """Return a copy of a subscription with at least this generation. Return metadata of another
-    type unchanged, and any metadata if `generation` is -1."""
+    """Return a copy of `metadata` with the higher one of `generation` and its own generation.
+    Return `metadata` itself if `generation` is -1, or if it is of another class."""
     if generation < 0 or not isinstance(metadata, ConsumerProtocolMemberMetadata):
         return metadata
-    copied = copy.copy(metadata)
+    copied = _copied(metadata)
     copied.version = max(copied.version, _FIRST_VERSION_WITH_GENERATION)
     copied.generation = max(copied.generation, generation)
     return copied
+
+
+def _copied(value: Any) -> Any:
+    import copy  # not at import: most members copy nothing
+
+    return copy.copy(value)
 
 
 def _encoded(value: Any) -> bytes:

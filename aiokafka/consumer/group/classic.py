@@ -1,4 +1,4 @@
-"""The classic group protocol: all members join together, and the leader assigns (KIP-429)."""
+"""The classic group protocol, eager or cooperative: members join, and the leader assigns."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     for_code,
 )
-from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import (
+from aiokafka.protocol.messages.group_members import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.net.connection import BrokerConnection
+    from aiokafka.protocol.messages.groups import DescribedGroupMember
 
 __all__ = ["ClassicMember", "ClassicProtocol", "DescribedAssignments", "JoinedGeneration"]
 
@@ -60,10 +62,10 @@ _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
 _STABLE = "Stable"
 
-# Seconds added to the rebalance timeout for the timeout of a JoinGroup or SyncGroup: the
-# coordinator completes a join slightly after the rebalance timeout.
+# JoinGroup and SyncGroup have the request timeout, but at least the rebalance timeout plus this
+# many seconds: the coordinator completes a join slightly after the rebalance timeout.
 _JOIN_SLACK = 5.0
-# Part of the session timeout after which a heartbeat without a response is sent a second time.
+# Fraction of the session timeout after which a heartbeat without a response is sent a second time.
 _RESEND_SHARE = 1 / 3
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 
@@ -98,7 +100,8 @@ class JoinedGeneration:
         self.instances = instances
         """The instance ids of static members by member id."""
         self.keeps_assignment = keeps_assignment
-        """Whether the assignment stays valid, so that the leader must not assign (KIP-814)."""
+        """Whether this member is the leader but must not assign, because the group's assignment
+        stays valid (SkipAssignment, KIP-814)."""
         self.is_restarted_leader = is_restarted_leader
         """Whether this member is a restarted static leader. Brokers before 3.2 return the previous
         member id of such a leader as the leader's id, and expect no assignment from it."""
@@ -121,10 +124,10 @@ class DescribedAssignments:
         self.topics = topics
         """The topics that any member subscribes to."""
         self.partitions = partitions
-        """The assigned partitions of members that subscribe to the topic."""
+        """Assigned partitions whose member subscribes to their topic."""
         self.unwanted = unwanted
-        """The assigned partitions of members that do not subscribe to the topic, because they were
-        restarted with other topics."""
+        """Assigned partitions whose member does not subscribe to their topic: a static member that
+        was restarted with other topics."""
 
 
 class ClassicMember(Member):
@@ -138,15 +141,17 @@ class ClassicMember(Member):
         return ClassicProtocol(group, self)
 
     def forget_generation(self) -> None:
-        """Forget the generation: the group has begun another generation without this member."""
+        """Forget the generation and keep the member id: the group has begun another generation
+        without this member, or the generation was needed only to end a join during `stop()`."""
         self.generation = -1
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> JoinedGeneration:
-        """Join the next generation, and return it when the other members have joined. Raises errors
-        of the connection and of the response."""
+        """Send JoinGroup, wait until all members have joined, and return the new generation. If the
+        coordinator returns a member id only, send JoinGroup again with this id. Raises errors of
+        the connection and of the response."""
         response = await self._join_once(protocols, reason)
         if response.error_code == MemberIdRequired.errno:
-            self.member_id = response.member_id  # KIP-394: join again with this id
+            self.member_id = response.member_id  # KIP-394
             response = await self._join_once(protocols, reason)
         self.coordinator.check(response.error_code)
         self.member_id = response.member_id
@@ -163,8 +168,8 @@ class ClassicMember(Member):
         )
 
     def _is_former_id(self, member_id: str) -> bool:
-        """Return whether `member_id` consists of this member's instance id and a UUID, as an id of
-        an earlier process of this static member."""
+        """Return whether `member_id` is the instance id of this static member, a dash and a UUID:
+        the coordinator gave such an id to an earlier process with the same instance id."""
         name, unique = member_id[:-_UUID_LENGTH], member_id[-_UUID_LENGTH:]
         return name == f"{self.instance_id}-" and unique.count("-") == _UUID_DASHES
 
@@ -192,12 +197,13 @@ class ClassicMember(Member):
     async def sync(
         self, joined: JoinedGeneration, assignments: Mapping[str, bytes], is_owner: bool
     ) -> bytes:
-        """Return this member's encoded assignment. Raises errors of the connection and response.
+        """Send SyncGroup and return this member's encoded assignment. Raises errors of the
+        connection and of the response.
 
         Args:
             assignments: The assignments of all members if this member is the leader, else empty.
-            is_owner: Whether no other member can own the previous partitions of this member before
-                the response.
+            is_owner: Whether this member still owns its previous partitions if SyncGroup fails,
+                because no other member can have received them.
         """
         config = self._config
         rebalance_timeout = config.rebalance_timeout or config.session_timeout
@@ -230,7 +236,8 @@ class ClassicMember(Member):
         return bytes(response.assignment)
 
     async def heartbeat(self) -> None:
-        """Send a heartbeat. Raises errors of the connection and of the response."""
+        """Send a heartbeat, and a second one if the first has no response after a third of the
+        session timeout. Raises errors of the connection and of the response."""
         request = HeartbeatRequest(
             group_id=self._group_id, generation_id=self.generation, member_id=self.member_id
         )
@@ -243,8 +250,10 @@ class ClassicMember(Member):
         self.coordinator.check(response.error_code)
 
     async def describe_assignments(self) -> DescribedAssignments | None:
-        """Return the assignments of all members; None during a rebalance. Raises errors of the
-        connection and of the response."""
+        """Return the subscriptions and assignments of all members; None if the group is not stable,
+        for example during a rebalance. Raises errors of the connection and of the response."""
+        from aiokafka.protocol.messages.groups import DescribeGroupsRequest  # rarely needed
+
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
         request = DescribeGroupsRequest(groups=[self._group_id])
         for group in (await self.coordinator.send(request, limit)).groups:
@@ -254,27 +263,32 @@ class ClassicMember(Member):
                 return _described(group.members)
         return None
 
-    async def leave(self, reason: str) -> None:
-        """Leave the group. A static member sends no request: the group keeps it until its session
-        expires. Raises errors of the connection and of the response.
+    async def leave(self, reason: str, leave: bool | None = None) -> None:
+        """Leave the group. With `leave` False, and by default for a static member, send no request:
+        the group keeps the member until its session expires. Raises errors of the connection and
+        of the response.
 
         A pending JoinGroup blocks its connection, so LeaveGroup uses another connection.
         """
         # Forget the membership before the request, so that no later request has this identity.
         member_id = self.member_id
         self.forget_member()
-        if self.instance_id is not None:
+        if not (self.instance_id is None if leave is None else leave):
             return
 
         def make(connection: BrokerConnection) -> LeaveGroupRequest:
             if connection.pick(LeaveGroupRequest) < _FIRST_LEAVE_OF_SEVERAL:
                 return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
-            member = MemberIdentity(member_id=member_id, reason=reason)
+            member = MemberIdentity(
+                member_id=member_id, group_instance_id=self.instance_id, reason=reason
+            )
             return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
         async def leave_once() -> None:
             response = await self.coordinator.send_past_join(make)
             self.coordinator.check(response.error_code)
+            for member in response.members:
+                self.coordinator.check(member.error_code)
 
         await self.coordinator.retry_until_ready(leave_once)
 
@@ -297,20 +311,28 @@ def _described(members: Iterable[DescribedGroupMember]) -> DescribedAssignments:
 
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
-# Part of the rebalance timeout for the metadata refresh before a join. More than half of the
-# timeout is for the application and the last commit.
+# The metadata refresh before a join may take this part of the rebalance timeout; then the join
+# continues without new metadata. `Rebalance.revoke` may take another 0.6 of the timeout, so a part
+# is left for JoinGroup: after the timeout, the group removes members that have not joined.
 _METADATA_SHARE = 0.2
 
 
 class ClassicProtocol(GroupProtocol):
-    """Joins the group whenever there is a reason, such as a new subscription, and rejoins until the
-    assignment is complete. For brokers of all versions.
+    """Joins the group whenever there is a reason, such as a new subscription, and retries until
+    SyncGroup has returned an assignment. For brokers of all versions.
 
-    Owns: the topics and partition numbers that this member watches as leader; whether an eager
-    member has revoked everything for a pending join; whether a join is in progress; whether this
-    member led the group in the last known generation; whether a static member has restarted, and
-    must check for partitions that no member reads; whether the next join is for such partitions;
-    whether the coordinator assigned the partitions.
+    Owns:
+
+    - `_is_revoked`: an eager member has revoked its partitions for a pending join.
+    - `_is_joining`: a JoinGroup or SyncGroup is in flight.
+    - `_is_leader`: this member was the leader of the last known generation.
+    - `_assigned_topics`: topics with their partition numbers when this member, as leader, last
+      assigned partitions. If a topic gets other partitions, the member rejoins.
+    - `_must_check_unread`: a static member has joined without a generation, for example after a
+      restart, and must check for partitions that no member reads.
+    - `_forces_rebalance`: the group has to rebalance with the next join, because of such partitions
+      or of the application.
+    - `_is_assigned_by_broker`: the coordinator, not a leader, assigned the partitions (KIP-848).
     """
 
     member: ClassicMember
@@ -326,7 +348,7 @@ class ClassicProtocol(GroupProtocol):
         self._is_joining = False
         self._is_leader = False
         self._must_check_unread = False
-        self._rejoins_for_unread = False
+        self._forces_rebalance = False
         self._is_assigned_by_broker = False
         self._assigned_topics: dict[str, frozenset[int] | None] = {}
 
@@ -337,7 +359,7 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def is_joining(self) -> bool:
-        """Whether a JoinGroup or SyncGroup is in flight. Its response brings the generation for
+        """Whether a JoinGroup or SyncGroup is in flight. The responses have the generation for
         later commits."""
         return self._is_joining
 
@@ -355,13 +377,24 @@ class ClassicProtocol(GroupProtocol):
         is_static = self._config.group_instance_id is not None
         return self._is_joining and is_static and self._is_leader
 
+    def enforce_rebalance(self, reason: str) -> None:
+        """Make the member join again because the application requires it (KIP-568). A call during
+        a join leads to another join: the assignor's data in JoinGroup may have changed since.
+
+        If a member that is not the leader joins again, the coordinator returns the present
+        assignment, unless the member's subscription differs. So include the generation in it.
+        """
+        self._forces_rebalance = True
+        why = f": {reason}" if reason else ""
+        self._state.request_join(f"the application enforces a rebalance{why}")
+
     def has_work(self) -> bool:
         """Return whether there is a reason to join."""
         return self._state.reason is not None
 
     def on_metadata(self) -> None:
-        """Rejoin if the partitions of a watched topic have changed. Only the leader watches
-        topics."""
+        """Request a join if the member is joined, and a topic of `_assigned_topics` has other
+        partitions than before. Topics that are missing in the metadata are ignored."""
         for topic, numbers in self._assigned_topics.items():
             found = self._client.cluster.known_partitions(topic)
             if self._state.is_joined and found is not None and found != numbers:
@@ -373,8 +406,8 @@ class ClassicProtocol(GroupProtocol):
     # -- joining -----------------------------------------------------------------------------------
 
     async def advance(self) -> None:
-        """Join until there is no further reason to join, or the member may not proceed. Retry after
-        retriable errors."""
+        """Join, and join again while there is another reason and `may_proceed()`. Retry a failed
+        join after a backoff. Raises errors that a retry cannot remove (`_on_join_failed()`)."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         try:
@@ -384,8 +417,8 @@ class ClassicProtocol(GroupProtocol):
                     await self._join()
                     delays.reset()
                 except KafkaError as error:
-                    # Restore the reason even after a malformed assignment: without a reason, the
-                    # member would not join again, and would have no assignment.
+                    # Restore the reason even if the assignment was malformed: without a reason the
+                    # member would stay in the group without partitions.
                     self._state.restore_reason(reason)
                     self._on_join_failed(error)
                     if isinstance(error, _LOST) and self._state.may_proceed():
@@ -408,14 +441,18 @@ class ClassicProtocol(GroupProtocol):
         2. The reason to join is cleared. A later reason leads to another join.
         3. JoinGroup and SyncGroup, whose responses wait for the other members. Commits are
            suspended: on this connection they would wait behind the join.
-        4. The application may have changed the subscription during the join. Then the assignment is
-           not applied, and the next join claims the partitions that the member still owns. During
-           `stop()` the assignment is not applied either: the generation was only needed for the
-           last commit, or for other members. Commits of an eager member's previous partitions fail,
-           because other members may have these partitions. A waiting commit is kept if this
-           generation assigned the partition to the member again (`_end_commits()`).
-        5. `_adopt()`: a cooperative member revokes the partitions that it no longer has, and joins
-           again so that other members can get them; an eager member assigns all its partitions.
+        4. `_end_commits()`: commits of an eager member's previous partitions fail, because other
+           members may have these partitions. A waiting commit stays valid if this generation
+           assigned its partition to the member again.
+        5. In two cases the assignment is not applied:
+
+           - `stop()` was called. The join was completed only because the last commit needs the new
+             generation, or other members need the assignment by this leader.
+           - The application has changed the subscription during the join. The next JoinGroup of a
+             cooperative member reports the partitions that the member still owns.
+        6. `_adopt()`: a cooperative member revokes the partitions that are not in the assignment,
+           and joins again so that other members can get them; an eager member assigns all
+           partitions of the assignment.
         """
         await self._prepare()
         await self._refresh_metadata()
@@ -430,15 +467,18 @@ class ClassicProtocol(GroupProtocol):
         # a heartbeat would time out behind JoinGroup.
         self._is_joining = True
         self._commits.suspend()
-        generation = self.member.generation if self._rejoins_for_unread else -1
+        generation = self.member.generation if self._forces_rebalance else -1
         joined = await self.member.join(self._assignors.protocols(topics, generation), reason)
         assignments = await self._assign(joined)
         follows = joined.generation in (before, before + 1)
-        # If this member missed no generation and is the leader, no other member has received
-        # partitions since its last assignment: only the leader assigns.
+        # Only a leader assigns partitions. If this member is the leader and missed no generation,
+        # nobody can have assigned its partitions to another member since its own last assignment:
+        # it still owns them until SyncGroup succeeds.
         is_owner = self.keeps_partitions or (follows and bool(assignments))
         data = await self.member.sync(joined, assignments, is_owner)
-        self._is_joining = self._rejoins_for_unread = False
+        self._is_joining = False
+        # With a reason, another join follows, which may have to force a rebalance.
+        self._forces_rebalance = self._forces_rebalance and self._state.reason is not None
         if not self.keeps_partitions:
             self._end_commits(follows, data)
         self._log.info(
@@ -454,7 +494,9 @@ class ClassicProtocol(GroupProtocol):
             return
         is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
-            # Claim the partitions that this member still has: other members must not get them.
+            # Report the partitions that this member still has as owned in the next JoinGroup:
+            # otherwise the leader would assign them to other members before this member revokes
+            # them (KIP-429).
             data = assignment_of(self._rebalance.owned)
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if is_wanted:
@@ -465,9 +507,9 @@ class ClassicProtocol(GroupProtocol):
     def _end_commits(self, follows: bool, data: bytes) -> None:
         """Fail the pending commits of an eager member's previous partitions.
 
-        Commits of partitions that this generation assigns to the member again continue, unless the
-        member is stopping or missed a generation (`follows` is False): another member may have
-        committed later offsets in the missed generation.
+        Commits of partitions that this generation assigns to the member again (`data`) stay valid,
+        unless the member is stopping or missed a generation (`follows` is False): in the missed
+        generation another member may have committed later offsets.
         """
         self._rebalance.forget_unsubscribed()
         # After `unsubscribe()` the group's commits have failed already, and commits of a manual
@@ -477,7 +519,8 @@ class ClassicProtocol(GroupProtocol):
             self._commits.revoke_all_but(partitions_of(data) if continues else frozenset())
 
     async def _refresh_metadata(self) -> None:
-        """Refresh the metadata before a join, if the subscription is a pattern.
+        """Refresh the metadata before a join if the subscription is a pattern, for a part of the
+        rebalance timeout at most. During `start()` the metadata is fresh.
 
         Without this refresh:
 
@@ -485,8 +528,6 @@ class ClassicProtocol(GroupProtocol):
         2. The other members join because of this rebalance. Members that do not subscribe to the
            topic yet get none of its partitions.
         3. Whenever one of these members finds the topic, the group rebalances again.
-
-        During `start()` the metadata is fresh.
         """
         state = self._state
         if self._subscriptions.pattern is None or state.is_starting:
@@ -498,12 +539,15 @@ class ClassicProtocol(GroupProtocol):
             self._group.on_metadata()
 
     async def _prepare(self) -> None:
-        """Before a join, drop lost partitions, and revoke all partitions of an eager member."""
-        # `_is_revoked` makes each branch act once for a join, even if the join is retried.
+        """Before a join: drop all partitions if the member is in no generation, or revoke all
+        partitions of an eager member. A cooperative member in a generation keeps its partitions."""
+        # `_is_revoked` stays set until the next assignment: a retried join must not call the
+        # listener again.
         if self.member.generation < 0:
-            # Claim nothing in the next join. Forget claims even if no partition is owned: the
-            # application may have unsubscribed since the group removed the member. Other members
-            # would wait for the revocation of claimed partitions (KIP-429).
+            # The member is in no generation, so the next JoinGroup must report no owned partitions
+            # (KIP-429): otherwise the leader would wait until this member revokes them. Do this
+            # even if `owned` is empty: after `unsubscribe()`, `_assignors` may still have the
+            # partitions of the last assignment.
             self._assignors.forget()
             if self._rebalance.owned and not self._is_revoked:
                 await self._rebalance.lose_all()
@@ -523,11 +567,12 @@ class ClassicProtocol(GroupProtocol):
             self._is_revoked = True
 
     async def _assign(self, joined: JoinedGeneration) -> dict[str, bytes]:
-        """Return the assignment of each member, or {} if this member need not assign."""
+        """Return the encoded assignment of each member if this member is the leader. Return {} if
+        another member or the coordinator assigns, or the group's assignment stays valid."""
         was_leader, self._assigned_topics = bool(self._assigned_topics), {}
         self._is_leader = bool(joined.members) or joined.is_restarted_leader
         if joined.is_restarted_leader:
-            # When these topics get more partitions, this member rejoins, and then has to assign.
+            # If these topics get more partitions, this member must rejoin: it is the leader.
             self._watch(self._subscriptions.topics)
             return {}
         if not joined.members:
@@ -536,24 +581,25 @@ class ClassicProtocol(GroupProtocol):
             return {}
         members, malformed = subscriptions_of(joined.members, joined.instances)
         for member, error in malformed.items():
-            # Do not fail this member: the other members need an assignment, and another leader
-            # could not read the subscription either.
+            # Raise no error in this consumer, the leader of the group: the other members need an
+            # assignment, and another leader could not read the subscription either.
             self._log.warning(
                 "Member %s gets nothing, as what it says cannot be read: %s", member, error
             )
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
-        topics.discard("")  # an invalid name, which other clients accept from programs
+        topics.discard("")  # an invalid name: other clients do not check the names of programs
         await self._learn(topics)
         # No await until `assign()`: `_watch` must see the metadata that the assignor uses.
         self._watch(topics)
         if joined.keeps_assignment:
-            # A restarted static leader only watches its topics: the group's assignment stays valid.
+            # This member is a restarted static leader. The group's assignment stays valid.
             return {}
         return self._assignors.assign(joined.protocol, self._client.cluster, members)
 
     async def _learn(self, topics: set[str]) -> None:
-        """Fetch metadata of unknown topics, at most for half the session timeout: other members may
-        subscribe to other topics, or may know a new topic that matches a pattern."""
+        """Wait for the metadata of topics that this member does not know, for half the session
+        timeout at most: other members may subscribe to other topics, or may have found a new topic
+        that matches the pattern."""
         if self._subscriptions.pattern is None:
             known = self._client.set_topics(topics | self._subscriptions.topics)
         elif all(self._client.cluster.known_partitions(topic) for topic in topics):
@@ -565,7 +611,7 @@ class ClassicProtocol(GroupProtocol):
         await asyncio.wait([known], timeout=self._config.session_timeout / 2)
 
     def _watch(self, topics: Iterable[str]) -> None:
-        """Rejoin when the partitions of these topics change."""
+        """Store the present partitions of these topics: `on_metadata()` rejoins if they change."""
         cluster = self._client.cluster
         self._assigned_topics = {topic: cluster.known_partitions(topic) for topic in topics}
 
@@ -585,8 +631,8 @@ class ClassicProtocol(GroupProtocol):
         self._complete_join()
 
     def _on_join_failed(self, error: KafkaError) -> None:
-        """Handle an error after which another attempt to join may succeed; raise any other
-        error."""
+        """Log or report an error after which another attempt to join may succeed; raise any other
+        error. If the group has removed the member, forget the membership."""
         is_news = str(error) != str(self._state.join_error)
         if is_news and isinstance(error, KafkaProtocolError):
             # A retry does not change a malformed assignment, but another leader may soon send a
@@ -601,14 +647,15 @@ class ClassicProtocol(GroupProtocol):
             raise error
 
     def forget_assignment(self) -> None:
-        """Claim no partitions in the next join."""
+        """Report no owned partitions in the next JoinGroup."""
         self._is_revoked = False
         self._assignors.forget()
 
     # -- heartbeats --------------------------------------------------------------------------------
 
     async def send_heartbeats(self) -> None:
-        """Send heartbeats and check the poll timer, until cancelled."""
+        """Check the poll timer at each heartbeat interval, until cancelled. Then send a heartbeat,
+        unless the member is in no generation, is joining, or is IDLE."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         interval = min(self._config.heartbeat_interval, self._config.max_poll_interval / 2)
@@ -640,29 +687,33 @@ class ClassicProtocol(GroupProtocol):
                     delay = min(interval, delays.next())
 
     async def _check_unread(self) -> None:
-        """Rejoin if no member reads some partition of the group's topics.
+        """Request a join if there is a partition of the group's topics that no member reads.
 
         1. A static member that restarts before its session expires gets its previous assignment,
            without a rebalance (KIP-345).
-        2. A rebalance that its previous process had begun does not take place: other members do not
-           get the partitions that this process had revoked for them (KIP-429). Partitions that were
-           added while the group had no leader are in no assignment (KIP-814). If the member was
-           restarted with other topics, it has an assignment of the previous topics.
-        3. So this member requests the assignments, once, and rejoins if needed, which makes the
-           leader assign again. For a member that is not the leader, the group rebalances only if
-           the member's metadata has changed, so it includes the generation (KIP-792), like Java.
+        2. Then some partitions may have no reader:
+
+           - Its previous process had revoked partitions for other members, and was to rejoin
+             (KIP-429). Without a rebalance the other members do not get them.
+           - Partitions were added while the group had no leader (KIP-814).
+           - The member was restarted with other topics: its assignment has the previous topics.
+        3. So after its first heartbeat this member requests all assignments (DescribeGroups), and
+           rejoins if a partition has no reader: the leader then assigns again. If a member that is
+           not the leader rejoins, the group rebalances only if the member's metadata has changed.
+           So the metadata includes the generation (KIP-792), like that of Java.
 
         In a group with members of both protocols, this member may have replaced the last member of
         the consumer protocol. Then the coordinator has converted the group to the classic protocol,
         possibly without a rebalance: no member knows that it is the leader, and a member that waits
-        for partitions gets none.
+        for partitions gets none. So the member always rejoins.
         """
         generation = self.member.generation
         try:
             described = await self.member.describe_assignments()
         except KafkaError as error:
             self._log.debug("The assignments of the group are not known: %s", error)
-            # Retry with the next heartbeat after a retriable error, except for malformed metadata.
+            # After a retriable error try again with the next heartbeat, but not after malformed
+            # metadata of a member.
             is_malformed = isinstance(error, KafkaProtocolError)
             is_retriable = error.retriable and not is_malformed
             self._must_check_unread = self._must_check_unread and is_retriable
@@ -673,15 +724,16 @@ class ClassicProtocol(GroupProtocol):
         if described is None:
             return
         if self._is_assigned_by_broker:
-            self._rejoins_for_unread = True
+            self._forces_rebalance = True
             self._state.request_join("the group became a classic one without a rebalance")
         elif unread := self._unread(described):
-            self._rejoins_for_unread = True
+            self._forces_rebalance = True
             # A few names only: JoinGroup has the reason, with at most 32,767 bytes.
             self._state.request_join(f"no member has {some_topics(unread)}")
 
     def _unread(self, described: DescribedAssignments) -> list[str]:
-        """Return the topics with a known partition that no member reads."""
+        """Return the topics, sorted by name, with a partition that no member reads: it is assigned
+        to no member, or to a member that does not subscribe to its topic."""
         cluster = self._client.cluster
         unwanted = {tp.topic for tp in described.unwanted}
         return [
@@ -703,10 +755,11 @@ class ClassicProtocol(GroupProtocol):
             self._end_with(error)
 
     def _lose_membership(self, error: BaseException) -> None:
-        """Join again without partitions: the group has removed the member."""
+        """Request a join without partitions: the group has removed the member, or has begun another
+        generation without it."""
         if isinstance(error, IllegalGenerationError):
-            # The group has only begun another generation, and still knows the member id. Joining
-            # with this id adds no second member for this consumer.
+            # The coordinator still knows the member id. Keep the id: a JoinGroup without id would
+            # add a second member for this consumer.
             self.member.forget_generation()
         else:
             self.member.forget_member()
@@ -717,12 +770,20 @@ class ClassicProtocol(GroupProtocol):
     # -- commits -----------------------------------------------------------------------------------
 
     def on_commit_refused(self, error: CommitFailedError) -> None:
-        """Rejoin, or end the membership: the coordinator rejected the generation of a commit."""
+        """Act on the error that rejected a commit:
+
+        - REBALANCE_IN_PROGRESS or ILLEGAL_GENERATION while this member joins: suspend commits until
+          the join is complete.
+        - The coordinator does not know the member, its generation or the group: request a join
+          without partitions.
+        - Otherwise REBALANCE_IN_PROGRESS: request a join.
+        - Any other error response: end the membership.
+        """
         cause = error.__cause__
         is_outdated = isinstance(cause, (IllegalGenerationError, RebalanceInProgressError))
         if self._is_joining and is_outdated:
-            # `stop()` sent the commit during a join. All members have joined since, and the
-            # response to JoinGroup brings the generation for the next attempt.
+            # `stop()` sent the commit during a join. All members have joined since. The next
+            # attempt needs the generation in the response to JoinGroup.
             self._commits.suspend()
         elif isinstance(cause, (*_LOST, GroupIdNotFound)):
             self._lose_membership(cause)
@@ -732,8 +793,8 @@ class ClassicProtocol(GroupProtocol):
             self._end_with(cause)
 
     async def await_generation(self, limit: float) -> None:
-        """Wait for the end of a pending join, at most `limit` seconds. The join brings the
-        generation for a commit, and sends the leader's assignment to the other members."""
+        """Wait for the end of a pending join, at most `limit` seconds: a commit needs the new
+        generation, and other members need the assignment if this member is the leader."""
         deadline = asyncio.get_running_loop().time() + limit
         while self._is_joining and await self._state.signal.wait(deadline):
             pass

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
-from aiokafka._tasks import TaskOwner
+from aiokafka._tasks import Signal, TaskOwner
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._context import Signal, refuse_in_listener
+from aiokafka.consumer._context import refuse_in_listener
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.position.committed import (
     ALREADY_REBALANCED,
@@ -48,29 +56,27 @@ TopicIds = Mapping[str, bytes]
 class QueuedCommit:
     """A commit in the queue. `CommitQueue` writes its fields, except `revoked` and `in_flight`."""
 
-    __slots__ = ("_removed", "before", "in_flight", "partitions", "revoked")
+    __slots__ = ("before", "in_flight", "partitions", "removed", "revoked")
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = frozenset(partitions)
         self.before: dict[TopicPartition, QueuedCommit] = {}
-        """The earlier commit of each partition, if any; empty once this commit may be sent."""
+        """The commit before this one, for each partition that has such a commit; empty as soon as
+        this commit may be sent."""
         self.revoked: frozenset[TopicPartition] = frozenset()
         """Partitions that were revoked since the application called `commit()`, even if the
         partitions were assigned again."""
         self.in_flight: Collection[TopicPartition] = ()
         """Partitions in an OffsetCommit that has no response yet."""
-        self._removed: Signal | None = None
+        self.removed: Signal | None = None
+        """Wakes the later commits that wait for this commit; None without such a commit."""
 
     async def wait_until_removed(self, deadline: float | None) -> bool:
-        """Return True when the commit leaves the queue, False at `deadline` (loop time)."""
-        if self._removed is None:
-            self._removed = Signal()
-        return await self._removed.wait(deadline)
-
-    def wake_waiters(self) -> None:
-        """Wake the later commits that wait for this commit."""
-        if self._removed is not None:
-            self._removed.notify()
+        """Wait until the commit has left the queue, and return True. Return False at `deadline`
+        (loop time; None = no limit)."""
+        if self.removed is None:
+            self.removed = Signal()
+        return await self.removed.wait(deadline)
 
 
 class CommitQueue:
@@ -102,8 +108,8 @@ class CommitQueue:
         return queued
 
     async def wait(self, queued: QueuedCommit, deadline: float | None) -> bool:
-        """Return True when `queued` is the first commit of each of its partitions, False at
-        `deadline` (loop time)."""
+        """Wait until `queued` is the first commit of each of its partitions, and return True.
+        Return False at `deadline` (loop time; None = no limit)."""
         # A commit waits for earlier commits only, so there is no deadlock.
         while (other := self._first_before(queued)) is not None:
             if not await other.wait_until_removed(deadline):
@@ -116,12 +122,13 @@ class CommitQueue:
         del self._all[queued]
         for tp in queued.partitions:
             if self._last[tp] is queued:
-                other = self._unfinished(tp, queued.before.get(tp))
-                if other is None:
-                    del self._last[tp]
-                else:
+                before = queued.before.get(tp)
+                if before is not None and (other := self._unfinished(tp, before)) is not None:
                     self._last[tp] = other
-        queued.wake_waiters()
+                else:
+                    del self._last[tp]
+        if queued.removed is not None:
+            queued.removed.notify()
 
     def _first_before(self, queued: QueuedCommit) -> QueuedCommit | None:
         for tp, before in queued.before.items():
@@ -167,17 +174,20 @@ class LastCommit:
         Without a seek or reset, an offset beyond the position is valid: an application may commit
         any offset. After a seek back, the records from the new position on are not committed.
         """
-        offset, position = self.entry.offset, state.position
-        is_void = self.epoch != state.epoch and position is not None and offset > position
-        return -1 if is_void else offset
+        offset = self.entry.offset
+        if self.epoch == state.epoch:
+            return offset
+        position = state.position
+        return -1 if position is not None and offset > position else offset
 
     def is_due(self, state: PartitionState) -> bool:
-        """Return whether to commit the same offset again, before the broker deletes the offset."""
+        """Return whether to commit the same offset again, because the broker may soon delete it:
+        the commit is an hour old. False after a seek or reset."""
         return state.epoch == self.epoch and _now() - self.at > _RECOMMIT_AFTER
 
     def is_before_seek(self, state: PartitionState) -> bool:
-        """Return whether the position was sought or reset after this commit, and the partition is
-        still assigned."""
+        """Return whether a seek or reset has changed the position after this commit, and the
+        partition is still assigned."""
         return state.epoch != self.epoch and state.phase is not Phase.RETIRED
 
 
@@ -194,7 +204,7 @@ class RevokedRecords:
 
 
 class RevokedAssignment:
-    """An assignment that has ended, and the topic ids at that time."""
+    """An assignment that has ended, and the ids of its topics at that time."""
 
     __slots__ = ("assignment", "topic_ids")
 
@@ -213,14 +223,14 @@ _RETRIED = (RebalanceInProgressError, StaleMemberEpoch)
 
 # Shortest interval between auto-commits in seconds, used with `auto_commit_interval_ms=0`.
 _SHORTEST_INTERVAL = 0.01
-# With an interval of 0: longest time in seconds between two checks for finished records. An
-# application that always finds buffered records does not notify `polls`, which starts a check.
+# With `auto_commit_interval_ms=0`: longest time in seconds between two checks for finished records.
+# `polls` starts a check earlier, but a call that returns buffered records does not notify `polls`.
 _LONGEST_CHECK_INTERVAL = 0.1
-# Seconds that `stop()` waits before its last check for late commits: a timed-out OffsetCommit may
-# have overwritten a newer commit.
+# Longest time in seconds that `stop()` waits before its last check for late commits: an
+# OffsetCommit without a response may be processed late, and overwrite a newer commit.
 _LAST_CHECK_DELAY = 1.0
-# Shortest timeout of an auto-commit in seconds: a slow coordinator may take longer than a short
-# auto-commit interval.
+# Shortest timeout of an auto-commit in seconds: with a short `auto_commit_interval_ms`, a slow
+# coordinator needs more time than one interval.
 _SHORTEST_ATTEMPT = 1.0
 
 
@@ -230,11 +240,11 @@ class GroupCommits:
     A commit during a rebalance, in `_commit()`:
 
     1. The member begins to join: `suspend()`. Commits wait from here on. The coordinator rejects
-       the old generation once the new generation begins, in which another member may own the
+       the old generation as soon as the new generation begins, in which another member may own the
        partitions.
     2. A commit that was sent just before may be rejected with REBALANCE_IN_PROGRESS or a stale
-       generation. `on_refused` reports the error to the group protocol, which joins. The commit
-       waits again.
+       generation. `on_refused` passes the error to the group protocol, which joins. The commit
+       waits, and is retried.
     3. The assignment arrives: `resume()`. Each waiting commit is compared with the assignment. A
        commit of a partition that is no longer assigned fails here, and is not sent.
     4. The remaining commits are sent in the new generation. This member kept their partitions
@@ -248,9 +258,9 @@ class GroupCommits:
     Commits of one partition are sent one after the other, in the order of the calls. In parallel, a
     retried commit could overwrite a later commit.
 
-    When the consumer stops, unfinished commits end before the member leaves (`close()`). A commit
-    after LeaveGroup would come from a client that is no member. If the group is empty, the
-    coordinator accepts such a commit, even if it overwrites a later offset.
+    When the consumer stops, unfinished commits end before the member leaves (`close()`). After
+    LeaveGroup the group may be empty. The coordinator of an empty group accepts commits of clients
+    that are no members, even if they overwrite later offsets.
 
     Partitions of `assign()` belong to no member. When they are unassigned, auto-commit commits
     their finished records in a task; only `stop()` waits for this task.
@@ -267,10 +277,12 @@ class GroupCommits:
         on_refused: Callable[[CommitFailedError], None],
         tasks: TaskOwner,
     ) -> None:
-        """Args: on_refused: Called when the coordinator no longer accepts the member's identity."""
+        """Args: on_refused: Called if the coordinator has rejected the member's identity."""
+        self._loop = asyncio.get_running_loop()
         self._config = context.config
         self._log = SubjectLog(log, context.config.subject)
         self._committer = committer
+        self._what = f"OffsetCommit of group {committer.group_id!r}"
         self._unanswered = committer.unanswered
         self._member = committer.member
         self._waits = context.client.waits
@@ -295,7 +307,7 @@ class GroupCommits:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the group has removed the member, without an assignment since."""
+        """Whether the group has removed the member, and the member has no new assignment yet."""
         return self._is_removed
 
     def suspend(self) -> None:
@@ -303,21 +315,24 @@ class GroupCommits:
         self._is_suspended = True
 
     def resume(self) -> None:
-        """Let commits proceed: the member has its assignment, or has left."""
+        """Send waiting commits, and accept commits after a removal: the member has its assignment,
+        or has left."""
         self._is_suspended = self._is_removed = False
         if self._changed.waiters:
             self._changed.notify()
 
     def close(self) -> None:
-        """Send no more commits. Waiting commits raise ConsumerStoppedError."""
+        """Send no more commits: waiting and later commits raise ConsumerStoppedError, and
+        auto-commits of manual assignments are cancelled."""
         self._is_closed = True
         self._manual_tasks.cancel()
+        self._committer.close()
         self.resume()
 
     def on_removed(self) -> None:
-        """Fail all commits called so far: the group has removed the member, and other members read
-        the same records."""
-        # Commits of a manual assignment stay valid, because its partitions belong to no member.
+        """Fail all commits called so far, because the group has removed the member, and other
+        members read the same records. Do nothing for a manual assignment."""
+        # Partitions of a manual assignment belong to no member, so their commits stay valid.
         # Commits of earlier subscriptions have failed with `unsubscribe()`.
         if self._subscriptions.is_by_group:
             self._is_removed = True
@@ -327,13 +342,13 @@ class GroupCommits:
             self._queue.polls.notify()
 
     def clear_removal(self) -> None:
-        """Accept commits again after `unsubscribe()` or `assign()`: new commits cannot concern the
-        partitions of the removed member."""
+        """Accept commits again after `unsubscribe()` or `assign()`: new commits are not for the
+        partitions that the removed member had."""
         self._is_removed = False
 
     def follow_subscription(self) -> None:
-        """Fail pending commits of partitions that a new subscription has unassigned, and
-        auto-commit the finished records of unassigned manual partitions."""
+        """Fail pending commits of partitions that are no longer assigned after a change of the
+        subscription. If `assign()` had assigned them, auto-commit their finished records."""
         self.revoke_all_but(self._subscriptions.assignment.tps)
         self._commit_unassigned()
 
@@ -347,13 +362,16 @@ class GroupCommits:
 
     def forget_committed(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget the last commits of partitions that are about to be revoked or assigned: other
-        members may commit for them. Remember which partitions have uncommitted records."""
+        members may commit for them. Store which partitions have uncommitted records, for
+        `refuse_revoked()`."""
         call = self._queue.buffer.call
-        # After the next call, the application has finished the records: see `refuse_revoked()`.
+        # Keep only partitions whose records the latest call returned: by a later call the
+        # application has finished the records.
         self._revoked_records = {
             tp: revoked for tp, revoked in self._revoked_records.items() if revoked.call == call
         }
-        # A reader that waits for records has finished all records that were returned before.
+        # An application that waits in a call for records has finished all records that were
+        # returned before.
         is_done = self._queue.has_readers
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
@@ -369,11 +387,14 @@ class GroupCommits:
         return None if position is None or self._last_committed(state) >= position else position
 
     def refuse_revoked(self) -> None:
-        """Raise CommitFailedError, once, if partitions were revoked with uncommitted records."""
+        """Raise CommitFailedError if partitions were revoked while records of them, returned by the
+        latest call, were uncommitted. The next call of this method does not raise again."""
+        if not self._revoked_records:
+            return
         last, self._revoked_records = self._revoked_records, {}
         call = self._queue.buffer.call
-        # After a later call, the application has finished the revoked records without a commit, so
-        # the present commit is not meant for them.
+        # If there was a later call, the application has finished the revoked records without a
+        # commit, so the present commit is not meant for them.
         lost = [tp for tp, revoked in last.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
@@ -384,21 +405,23 @@ class GroupCommits:
 
     # -- commits of the application ----------------------------------------------------------------
 
-    async def commit(
+    def commit(
         self,
         offsets: Offsets,
         deadline: float,
         optional: Collection[TopicPartition] = frozenset(),
-    ) -> None:
-        """Commit `offsets` after all earlier commits of the same partitions.
+    ) -> Coroutine[Any, Any, None]:
+        """Return a coroutine that commits `offsets` after all earlier commits of the same
+        partitions.
 
-        Raises as `OffsetCommitter.commit`, and CommitFailedError when a partition was revoked. A
-        revoked partition in `optional` is omitted without an error.
+        It raises the errors of `OffsetCommitter.commit`, and CommitFailedError if a partition is
+        not assigned, or was revoked since the call. Such a partition is omitted without an error if
+        it is in `optional`.
         """
-        # Read removals and topic ids before any wait: the offsets belong to the assignment and the
-        # topics at the time of the call.
+        # Before any wait, read how often the group has removed this member, and the topic ids: the
+        # offsets belong to the assignment and the topics at the time of the call.
         removals = self._removals
-        topic_ids = self._topic_ids(offsets)
+        topic_ids = self.topic_ids(offsets)
 
         def still_assigned(queued: QueuedCommit) -> tuple[Offsets, TopicIds]:
             revoked = queued.revoked | (offsets.keys() - self._subscriptions.assignment.tps)
@@ -411,14 +434,21 @@ class GroupCommits:
                 )
             return {tp: e for tp, e in offsets.items() if tp not in revoked}, topic_ids
 
-        await self._commit(offsets, still_assigned, deadline, removals)
+        return self._commit(offsets, still_assigned, deadline, removals)
 
-    async def commit_positions(self, offsets: Offsets, deadline: float) -> None:
-        """Commit positions like `commit()`, but omit a revoked partition without uncommitted
-        records: its new owner reads no record a second time."""
-        states = self._subscriptions.assignment.states()
-        optional = {state.tp for state in states if self._uncommitted_position(state) is None}
-        await self.commit(offsets, deadline, optional)
+    def commit_positions(self, offsets: Offsets, deadline: float) -> Coroutine[Any, Any, None]:
+        """Commit the positions of all assigned partitions like `commit()`. If a partition without
+        uncommitted records is revoked before the commit is sent, omit it: its new owner reads no
+        record a second time."""
+        optional = set()
+        for state in self._subscriptions.assignment.states():
+            last, entry = self._committed.get(state.tp), offsets.get(state.tp)
+            is_committed = not state.call or entry is None
+            if not is_committed and last is not None and entry is not None:
+                is_committed = last.offset_for(state) >= entry.offset
+            if is_committed:
+                optional.add(state.tp)
+        return self.commit(offsets, deadline, optional)
 
     @property
     def is_committing(self) -> bool:
@@ -448,7 +478,7 @@ class GroupCommits:
             self._remove(queued)
 
     async def _wait_for_earlier_commits(self, queued: QueuedCommit, deadline: float) -> None:
-        # The earlier commit logs the cause of its delay.
+        # Do not log this wait: the earlier commit logs the cause of the delay.
         what = f"an earlier commit of group {self._committer.group_id!r}"
         reason = "it is still tried"
         with self._waits.on(what, queued.partitions, reason, is_logged=lambda: True):
@@ -476,8 +506,7 @@ class GroupCommits:
     def _wait_for_response(self, partitions: Collection[TopicPartition]) -> Wait:
         """Return a context manager for a commit that waits for its response only, not for an
         assignment. `health()` and the log show the wait."""
-        what = f"OffsetCommit of group {self._committer.group_id!r}"
-        return self._waits.on(what, partitions, is_logged=self._committer.is_outage_logged)
+        return self._waits.on(self._what, partitions, is_logged=self._committer.is_outage_logged)
 
     async def _commit(
         self,
@@ -496,12 +525,9 @@ class GroupCommits:
         try:
             if queued.before:
                 await self._wait_for_earlier_commits(queued, deadline)
-            # One `with` block for all attempts, so that `health()` shows the whole waiting time.
+            # One wait for all attempts, so that `health()` shows the whole waiting time.
             with self._waits.on(
-                f"OffsetCommit of group {self._committer.group_id!r}",
-                partitions,
-                why=self._why_waiting,
-                is_logged=self._is_delay_logged,
+                self._what, partitions, why=self._why_waiting, is_logged=self._is_delay_logged
             ) as waiting:
                 removals = self._removals if removals is None else removals
                 await self._commit_when_first(queued, choose, deadline, removals, waiting)
@@ -561,10 +587,14 @@ class GroupCommits:
             await self._pause(delays.next(), deadline, refusal)
 
     def _identity(self) -> Identity:
-        """Return the member's identity; an empty identity for a manual assignment."""
-        return Identity.of(self._member) if self._subscriptions.is_by_group else Identity()
+        """Return the member's identity; an empty identity for a manual assignment, or without
+        membership."""
+        member = self._member
+        if member.generation < 0 or not self._subscriptions.is_by_group:
+            return Identity()
+        return Identity(member.generation, member.member_id, member.instance_id)
 
-    def _topic_ids(
+    def topic_ids(
         self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
     ) -> dict[str, bytes]:
         """Return the topic ids for a commit of `partitions`, by topic name, without topics whose id
@@ -600,7 +630,8 @@ class GroupCommits:
 
         def note(tp: TopicPartition) -> None:
             entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
-            self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, _now())
+            now = self._loop.time()
+            self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, now)
             # The records that were uncommitted when the partition was revoked are now committed:
             # `refuse_revoked()` need not report them.
             revoked = self._revoked_records.get(tp)
@@ -613,7 +644,8 @@ class GroupCommits:
         return note
 
     async def _pause(self, delay: float, deadline: float, refusal: CommitFailedError) -> None:
-        """Wait before another attempt. Raises KafkaTimeoutError at `deadline`."""
+        """Wait `delay` seconds before the next attempt. Raises KafkaTimeoutError with the cause
+        `refusal` at `deadline` (loop time)."""
         await asyncio.sleep(max(0.0, min(delay, deadline - _now())))
         if _now() >= deadline:
             raise KafkaTimeoutError(
@@ -623,13 +655,15 @@ class GroupCommits:
 
     def _is_removed_since(self, removals: int) -> bool:
         """Return whether the group has removed the member since `removals` was read."""
-        # `_is_removed` is not enough: the next assignment sets it to False, even if other members
-        # had the same partitions in between.
+        # `_is_removed` is not enough: the next assignment sets it to False. But between the removal
+        # and that assignment, other members may have owned these partitions and committed newer
+        # offsets.
         return self._is_removed or removals != self._removals
 
     async def _wait_for_assignment(self, deadline: float, removals: int) -> None:
         while self._is_suspended and not self._is_removed_since(removals):
-            # Refuse a commit in a rebalance listener: the assignment waits for the listener.
+            # Raise in a rebalance listener: the assignment waits for the listener, so this wait
+            # could only end at the deadline.
             refuse_in_listener(self._queue, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
@@ -640,8 +674,9 @@ class GroupCommits:
     # -- late commits: OffsetCommits that the coordinator processes after a newer OffsetCommit -----
 
     def _maybe_check_late_commits(self) -> None:
-        """Start the task that restores offsets that a late commit has overwritten, if a late commit
-        is possible and the task is not running."""
+        """Start the task that looks for late commits and restores the offsets that these have
+        overwritten, if a late commit is possible, the task is not running, and the consumer is not
+        stopping."""
         is_checking = self._late_check is not None and not self._late_check.done()
         is_due = self._unanswered.to_look_up(_now())
         if is_due and not is_checking and not self._tasks.is_stopping:
@@ -653,9 +688,9 @@ class GroupCommits:
             await self.restore_overwritten(_now() + self._config.client.request_timeout)
 
     async def check_late_commits_once_more(self, deadline: float) -> None:
-        """Wait a moment, and check for late commits a last time before `stop()` ends. Called if the
-        coordinator could accept a late commit even later: for static members, and without a
-        generation."""
+        """Wait for a second at most, and check for late commits a last time before `stop()` ends.
+        Called for a static member, and for a consumer without a generation: the coordinator accepts
+        their late commits even after `stop()`."""
         left = deadline - _now()
         if self._unanswered.to_look_up(_now()) and left > 0:
             await asyncio.sleep(min(_LAST_CHECK_DELAY, left / 2))
@@ -664,8 +699,8 @@ class GroupCommits:
     async def restore_overwritten(self, deadline: float) -> None:
         """Commit again the offsets that a late commit has overwritten; see `UnansweredCommits`.
         Ends at `deadline` (loop time). Errors are logged."""
-        late = self._unanswered.to_look_up(_now())
-        partitions = late & self._subscriptions.assignment.tps
+        assigned = self._subscriptions.assignment.tps
+        partitions = [tp for tp in self._unanswered.to_look_up(_now()) if tp in assigned]
         if not partitions:
             return
         try:
@@ -675,13 +710,14 @@ class GroupCommits:
                 return
             async with self._reserve(partitions, deadline) as queued:
                 # Compare again, now that no other commit is in flight. Partitions that were revoked
-                # during the wait are excluded. A new generation would reject the late commit.
+                # during the wait are excluded. During a join restore nothing: the coordinator
+                # rejects the late commit as soon as the next generation begins.
                 offsets = self._unanswered.overwritten(found)
                 if not offsets or self._is_suspended or self._is_removed or self._is_closed:
                     return
                 names = some_names(offsets)
                 self._log.info("Stored again, as a late commit has overwritten it: %s", names)
-                commit = OffsetsToCommit(offsets, self._topic_ids(offsets), self._identity())
+                commit = OffsetsToCommit(offsets, self.topic_ids(offsets), self._identity())
                 queued.in_flight = offsets.keys()
                 try:
                     with self._wait_for_response(partitions) as waiting:
@@ -704,7 +740,9 @@ class GroupCommits:
             await asyncio.sleep(max(interval, _SHORTEST_INTERVAL))
             if not interval:
                 await self._queue.polls.wait(_now() + _LONGEST_CHECK_INTERVAL)
-            # A suspended commit would wait in the queue, and block commits of the application.
+            # While a join suspends commits, an auto-commit would only wait in the queue, before the
+            # commits of the application. After the group has removed the member, the commit would
+            # fail.
             if not self._is_suspended and not self._is_removed:
                 await self.commit_finished(limit)
 
@@ -719,19 +757,21 @@ class GroupCommits:
             # the same or later offsets, and a new assignment has other positions.
             found = self._finished(self._subscriptions.assignment)
             kept = {tp: entry for tp, entry in found.items() if tp in partitions}
-            return kept, self._topic_ids(kept)
+            return kept, self.topic_ids(kept)
 
         try:
-            # Without `removals`: even if the group removed this member before, the offsets are
-            # valid, because `finished()` reads the assignment when the request is sent.
+            # Without `removals`: even if the group has removed this member during the wait for
+            # earlier commits, the offsets are valid, because `finished()` reads the assignment when
+            # the request is sent.
             await self._commit(partitions, finished, _now() + timeout)
             self._is_failing = False
         except (KafkaError, ConsumerStoppedError) as error:
             self.log_failure(error)
 
     async def finish(self, deadline: float, *, auto: bool) -> None:
-        """Wait until all commits have ended, at most until `deadline` (loop time). With `auto`,
-        first commit finished records. Last, restore offsets that a late commit has overwritten."""
+        """With `auto`, first commit the finished records. Then wait until all commits have ended,
+        at most until `deadline` (loop time), and restore offsets that a late commit has
+        overwritten."""
         if auto:
             await self.commit_finished(deadline - _now())
         while self._commits and await self._changed.wait(deadline):
@@ -739,7 +779,7 @@ class GroupCommits:
         await self.restore_overwritten(deadline)
 
     def log_failure(self, error: Exception) -> None:
-        """Log a failed auto-commit: as a WARNING if the last attempt had not failed, else DEBUG."""
+        """Log a failed auto-commit: as a WARNING if the attempt before succeeded, else as DEBUG."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         self._log.log(level, "auto-commit failed: %s", error)
@@ -748,9 +788,11 @@ class GroupCommits:
         self, revoked: RevokedAssignment, identity: Identity, timeout: float
     ) -> None:
         """Commit the finished records of an assignment that the application has ended, after the
-        in-flight commits of its partitions. Raises as `OffsetCommitter.commit`.
+        in-flight commits of its partitions. Raises the errors of `OffsetCommitter.commit`, and
+        KafkaTimeoutError if the earlier commits do not end within `timeout` seconds.
 
-        Suspended commits have no request in flight, and proceed only after this commit.
+        This commit does not wait for suspended commits: they have no request in flight, and are
+        resumed only after it.
         """
         deadline = _now() + timeout
         partitions = revoked.assignment.tps
@@ -764,7 +806,8 @@ class GroupCommits:
                 await self._committer.commit(commit, deadline, waiting.note)
 
     def _commit_unassigned(self) -> None:
-        """Auto-commit the finished records of manual partitions that are no longer assigned."""
+        """With auto-commit, start a task that commits the finished records of partitions that
+        `assign()` had assigned, and that are no longer assigned."""
         latest, now = self._manual, self._subscriptions.assignment
         self._manual = now if self._subscriptions.is_manual else None
         is_auto = self._config.enable_auto_commit
@@ -776,7 +819,9 @@ class GroupCommits:
             self._manual_tasks.start(self._commit_manual(revoked), name="commit")
 
     async def _commit_manual(self, revoked: RevokedAssignment) -> None:
-        """Commit the finished records of unassigned manual partitions. Errors are logged."""
+        """Auto-commit the finished records of partitions that `assign()` or `unsubscribe()` has
+        removed from a manual assignment. Skip partitions that are assigned again. Log
+        KafkaErrors."""
         deadline = _now() + self._config.client.request_timeout
         try:
             async with self._reserve(revoked.assignment.tps, deadline):
@@ -794,9 +839,9 @@ class GroupCommits:
             self.log_failure(error)
 
     def as_revoked(self, assignment: Assignment) -> RevokedAssignment:
-        """Return an assignment that ends now, with the present ids of its topics: its positions do
+        """Return `assignment`, which ends now, with the present ids of its topics: its positions do
         not apply to a topic that is recreated later."""
-        topic_ids = self._topic_ids(assignment, assignment.topic_ids)
+        topic_ids = self.topic_ids(assignment, assignment.topic_ids)
         return RevokedAssignment(assignment, topic_ids)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:

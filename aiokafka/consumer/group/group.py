@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
+    IllegalOperation,
     KafkaError,
     KafkaTimeoutError,
     renewed,
@@ -42,23 +43,24 @@ __all__ = ["GroupMembership", "GroupView", "LeaveGroup", "make_committer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# Limits in seconds: for the end of the background tasks in `stop()`, for LeaveGroup, and for the
-# response of a pending join or heartbeat, which has the generation or epoch for the last commit.
+# Limits in seconds: `stop()` waits for the end of the background tasks; for the response to
+# LeaveGroup; and for the response to a pending JoinGroup or heartbeat, because the last commit
+# needs its generation or epoch.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
 _GENERATION_TIMEOUT = 3.0
-# `start()` waits for this multiple of the rebalance timeout: the broker completes a join slightly
-# after the timeout.
+# `start()` waits for an assignment at least for this multiple of the rebalance timeout: the broker
+# completes a join slightly after the timeout.
 _JOIN_SHARE = 1.25
-# Parts of the remaining time of `stop()`: to wait for the generation or epoch of the last commit,
-# and for LeaveGroup.
+# Parts of the remaining time of `stop()`: the wait for the generation or epoch of the last commit,
+# and the wait for the response to LeaveGroup.
 _GENERATION_SHARE, _LEAVE_SHARE = 0.3, 0.2
 
 
 class LeaveGroup:
-    """Leaves the group. A LeaveGroup sent by `stop()` continues when `stop()` is cancelled, and the
-    next `stop()` waits for the response. If the request were cancelled, the group would keep the
-    member until its session expires.
+    """Leaves the group. A LeaveGroup sent by `stop()` continues if `stop()` is cancelled, and the
+    next `stop()` waits for the response. A cancelled request may not reach the coordinator: the
+    group would keep the member until its session expires.
 
     Owns: the task of the LeaveGroup sent by `stop()`; the event that is set when an in-flight
     LeaveGroup has ended.
@@ -76,15 +78,19 @@ class LeaveGroup:
     def is_in_flight(self) -> bool:
         return self._in_flight is not None
 
-    async def leave(self, reason: str, deadline: float | None = None) -> None:
-        """Leave the group and forget the membership; log errors. Without membership, do nothing."""
+    async def leave(
+        self, reason: str, deadline: float | None = None, *, leave: bool | None = None
+    ) -> None:
+        """Leave the group and forget the membership. Do nothing if there is no membership. Log
+        errors, and a missing response after 3 seconds or at `deadline` (loop time). `leave` is the
+        argument of `stop()`: whether the group removes the member now."""
         if not self._member.is_member:
             return
         limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
         self._in_flight = in_flight = asyncio.Event()
         try:
             async with timeout_at(limit if deadline is None else min(limit, deadline)):
-                await self._member.leave(reason)
+                await self._member.leave(reason, leave)
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.info("LeaveGroup failed: %s", str(error) or "no answer")
         finally:
@@ -92,16 +98,18 @@ class LeaveGroup:
             self._in_flight = None
             in_flight.set()
 
-    async def leave_uncancelled(self, reason: str, deadline: float) -> None:
-        """Leave as `leave()`, in a task that continues if this call is cancelled."""
+    async def leave_uncancelled(
+        self, reason: str, deadline: float, *, leave: bool | None = None
+    ) -> None:
+        """Call `leave()` in a task that continues if this call is cancelled."""
         if self._owner.is_stopping:
-            await self.leave(reason, deadline)
+            await self.leave(reason, deadline, leave=leave)
         else:
-            task = self._owner.start(self.leave(reason, deadline), name="goodbye")
+            task = self._owner.start(self.leave(reason, deadline, leave=leave), name="goodbye")
             await asyncio.shield(task)
 
     async def wait(self) -> None:
-        """Wait for the end of in-flight LeaveGroup requests."""
+        """Wait until no LeaveGroup request is in flight."""
         await self._owner.wait()
         while self._in_flight is not None:
             await self._in_flight.wait()
@@ -118,8 +126,8 @@ class GroupMembership(CoordinatorNames):
 
     One task, `run()`, makes all changes of the membership and the assignment, one after the other,
     according to the state of the MembershipStateMachine. A second task sends heartbeats, and wakes
-    the first task. Partitions of `assign()` belong to no member: any client with the group's name
-    may commit offsets of these partitions.
+    the first task. Partitions of `assign()` belong to no member: any client with the same
+    `group_id` may commit offsets of these partitions.
     """
 
     def __init__(
@@ -158,17 +166,20 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def generation(self) -> int:
-        """The group's generation, or the member's epoch (KIP-848); -1 without membership."""
+        """The group's generation, or the member's epoch (KIP-848); -1 if the consumer is in no
+        generation."""
         return self._member.generation
 
     @property
     def beat_at(self) -> float | None:
-        """Loop time at which the coordinator last counted this consumer as a member."""
+        """Loop time at which the coordinator last counted this consumer as a member; None before
+        the first response."""
         return self._member.coordinator.beat_at
 
     @property
     def session_timeout(self) -> float:
-        """Seconds without a heartbeat after which the group removes a member."""
+        """Seconds without a heartbeat after which the group removes a member; an estimate for
+        KIP-848."""
         return self._protocol.session_timeout
 
     @property
@@ -183,7 +194,8 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def last_error(self) -> KafkaError | None:
-        """Why there is no assignment yet, or why heartbeats are rejected; None if unknown."""
+        """The last error of a join without an assignment, else the last retriable error of the
+        coordinator; None if there is no such error."""
         return self.state.join_error or self._member.coordinator.refusal
 
     @property
@@ -222,7 +234,7 @@ class GroupMembership(CoordinatorNames):
         self.check()
 
     async def _wait_until_joined(self) -> None:
-        # A join waits for a dead member until its rebalance timeout, which is
+        # A join waits for a dead member until the rebalance timeout of that member, which is
         # `max.poll.interval.ms` for other clients.
         rebalance = _JOIN_SHARE * (self._config.rebalance_timeout or 0.0)
         limit = max(self._config.default_api_timeout, self._config.max_poll_interval, rebalance)
@@ -237,9 +249,13 @@ class GroupMembership(CoordinatorNames):
                     f"group {self.group_id!r}: no assignment within {limit:g} s: {why}"
                 )
 
-    async def stop(self, deadline: float) -> None:
-        """End the background tasks, auto-commit, and leave the group; take until `deadline` (loop
-        time) at most. A static member stays in the group until its session expires."""
+    async def stop(self, deadline: float, leave: bool | None) -> None:
+        """End the background tasks, auto-commit, and leave the group, until `deadline` (loop time)
+        at most.
+
+        With `leave` True the member leaves the group, with False it stays until its session expires
+        (KIP-1092). With None only a static member stays.
+        """
         self.state.begin_stop()
         loop = asyncio.get_running_loop()
         # The order of these steps:
@@ -260,7 +276,7 @@ class GroupMembership(CoordinatorNames):
             await self._protocol.await_generation(join_by - loop.time())
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         left = deadline - loop.time()
-        # No time is left for LeaveGroup: the group removes this member when its session expires.
+        # If no time is left for LeaveGroup, the group removes this member when its session expires.
         if left <= 0:
             self._member.forget_member()
             return
@@ -275,7 +291,7 @@ class GroupMembership(CoordinatorNames):
         if self.generation < 0 or self._config.group_instance_id is not None:
             await self.commits.check_late_commits_once_more(commit_by)
         self.commits.close()
-        await self._leaving.leave_uncancelled("the consumer is stopped", deadline)
+        await self._leaving.leave_uncancelled("the consumer is stopped", deadline, leave=leave)
 
     async def _commit_while_joining(self, deadline: float) -> None:
         """Commit finished records, and wait for the commits of other tasks, during a join of a
@@ -288,7 +304,8 @@ class GroupMembership(CoordinatorNames):
         3. The protocol suspends commits again. So the membership task must not end yet: it
            completes JoinGroup and SyncGroup, and applies no assignment.
         4. The commit is sent in the new generation, in which this member still has the partitions:
-           other members get them only after a later join in which this member does not claim them.
+           other members get them only after a later join in which this member does not report them
+           as owned.
 
         Do nothing for an eager member, which revoked its partitions before the join: in the new
         generation another member may have committed later offsets.
@@ -314,8 +331,9 @@ class GroupMembership(CoordinatorNames):
             await self._protocol.await_generation(deadline - asyncio.get_running_loop().time())
 
     def _may_commit_finished(self) -> bool:
-        """Return whether `stop()` auto-commits. After the group has removed the member, other
-        members may have committed later offsets."""
+        """Return whether `stop()` auto-commits: auto-commit is enabled, and the group has not
+        removed the member, nor has the membership failed. Otherwise other members may have
+        committed later offsets."""
         is_lost = self._subscriptions.is_by_group and self.generation < 0
         return self._config.enable_auto_commit and not is_lost and self.failure is None
 
@@ -345,9 +363,9 @@ class GroupMembership(CoordinatorNames):
     def _fail(self, error: BaseException) -> None:
         """End the membership, and wake readers and commits."""
         # 1. Change the state first, because woken tasks check the state.
-        # 2. Resume commits, which would wait for an assignment until their deadline.
-        # 3. Hold records and then wake readers: readers must raise the failure, not return a
-        #    record.
+        # 2. Resume commits: otherwise they would wait for an assignment until their deadline.
+        # 3. Hold records, and only then wake the calls that wait for records: they must raise the
+        #    failure, not return a record.
         self.state.fail(error)
         self.commits.resume()
         self._queue.hold()
@@ -355,8 +373,18 @@ class GroupMembership(CoordinatorNames):
 
     # -- subscription and metadata -----------------------------------------------------------------
 
+    def enforce_rebalance(self, reason: str) -> None:
+        """Make the member join again (KIP-568). Raises IllegalOperation without a subscription by
+        topics or pattern, and with the consumer protocol."""
+        if not self._subscriptions.is_by_group:
+            raise IllegalOperation(
+                "enforce_rebalance() needs a subscription: subscribe(), not assign()"
+            )
+        self._protocol.enforce_rebalance(reason)
+
     def on_subscribed(self) -> None:
-        """Apply a new subscription, or the end of the subscription, to the membership."""
+        """Change the membership after `subscribe()`, `assign()` or `unsubscribe()`: fail or suspend
+        commits, make the member join or leave, and request metadata."""
         self.poll_timer.restart()
         self._follow_subscription()
         self.state.signal.notify()
@@ -386,7 +414,7 @@ class GroupMembership(CoordinatorNames):
             return
         self.commits.clear_removal()
         if is_member or self._leaving.is_in_flight:
-            # Until the member has left, the group rejects commits of manual assignments.
+            # Until the member has left, the coordinator rejects commits of manual assignments.
             self.commits.suspend()
 
     def on_metadata(self) -> None:
@@ -395,7 +423,8 @@ class GroupMembership(CoordinatorNames):
         self._fetcher.route()
 
     def check_metadata(self) -> None:
-        """Rejoin if the metadata requires it, and report denied topics."""
+        """Request a join if topics that match the pattern, or the partitions of topics, have
+        changed. Report unauthorized topics to the application."""
         if self._subscriptions.is_by_group:
             if self._topics.match_pattern():
                 self.state.request_join("topics that match the pattern changed")
@@ -419,8 +448,9 @@ class GroupMembership(CoordinatorNames):
                 self._log.error("The membership ends: %s", error, exc_info=trace)
                 await self._leave_without_partitions("its membership has failed")
                 self._member.fail()
-                # Let the listener return before readers get the error: an application that exits
-                # because of the error should not interrupt its own listener.
+                # Call the listener and wait for its end before a call of the application raises the
+                # error: an application that exits because of the error should not interrupt its
+                # own listener.
                 await self.rebalance.lose_all()
                 self._fail(error)
                 # If the application called `assign()` or `unsubscribe()` during the awaits above,
@@ -450,8 +480,8 @@ class GroupMembership(CoordinatorNames):
                 await state.signal.wait()
 
     async def _stay_outside(self) -> None:
-        """Wait for a subscription. If `unsubscribe()` was called during the first join, leave the
-        group first: the response to JoinGroup has made this consumer a member."""
+        """Wait for a subscription. If this consumer is a member, because `unsubscribe()` was called
+        during the first join and its response arrived later, leave the group instead."""
         self.state.take_reason()
         if self.state.current is MembershipState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
@@ -463,12 +493,12 @@ class GroupMembership(CoordinatorNames):
     async def _revoke_and_leave(self) -> None:
         """Revoke the partitions of an ended subscription, and leave. Join again if there is another
         subscription by now."""
-        # Commit and call the listener before LeaveGroup, because commits need the membership.
+        # Commit and call the listener before LeaveGroup: the coordinator rejects later commits.
         if self._config.enable_auto_commit:
             await self._protocol.await_generation(_GENERATION_TIMEOUT)
         await self.rebalance.revoke_unsubscribed(Identity.of(self._member))
-        # Change the state before LeaveGroup: the application's part is complete, and the
-        # application may subscribe to other topics while the request is in flight.
+        # Change the state before LeaveGroup: the listener has returned, so calls may return records
+        # of another subscription while the request is in flight.
         self.state.finish_leaving()
         self.rebalance.release()
         if self._member.is_member:
@@ -478,7 +508,8 @@ class GroupMembership(CoordinatorNames):
             self.state.request_join("the subscription changed")
 
     async def _go_idle(self) -> None:
-        """Leave the group until the application polls again."""
+        """Leave the group, drop all partitions, and wait until the application polls again. Then
+        request a join."""
         if self._member.is_member or self.rebalance.owned:
             await self._leave_without_partitions("the application did not ask for records in time")
             # Change the state after LeaveGroup, which only a member can send.
@@ -496,9 +527,8 @@ class GroupMembership(CoordinatorNames):
         self._protocol.forget_assignment()
 
     async def _leave_without_partitions(self, reason: str) -> None:
-        # Stop reads and commits before LeaveGroup. Afterwards other members have the partitions,
-        # whose records this consumer must not return, and whose later offsets it must not
-        # overwrite.
+        # Stop reads and commits before LeaveGroup. Afterwards other members have the partitions:
+        # this consumer must not return the same records, nor overwrite later offsets.
         self.commits.on_removed()
         self._queue.hold()
         self._forget_assignment()
@@ -509,8 +539,12 @@ class GroupMembership(CoordinatorNames):
     async def commit_offsets(
         self, assignment: object, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Commit `offsets`. Raises as `GroupCommits.commit`, or as `commit_positions` for
-        `AllPositions`. Tracers replace this method by functions with exactly these parameters."""
+        """Commit `offsets` by `GroupCommits.commit()`, or by `commit_positions()` if they are
+        `AllPositions`. Raises the errors of these methods, and the error that ended the membership.
+
+        Tracers replace this method by functions with exactly these parameters, so `assignment` is
+        unused.
+        """
         if self.state.failure is not None:
             self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
@@ -528,8 +562,10 @@ class GroupMembership(CoordinatorNames):
             await self.commits.commit(found, deadline)
 
     def refuse_revoked(self) -> None:
-        """Raise CommitFailedError if partitions were revoked with uncommitted records."""
-        self.check()
+        """Raise the error of `GroupCommits.refuse_revoked()`, or that which ended the
+        membership."""
+        if self.state.failure is not None:
+            self.check()
         self.commits.refuse_revoked()
 
     def _on_commit_refused(self, error: CommitFailedError) -> None:
@@ -542,10 +578,10 @@ class GroupMembership(CoordinatorNames):
 class GroupView:
     """Checks for a transactional producer which offsets this consumer may commit. Owns nothing.
 
-    Brokers fence offsets in transactions by generation only, and rebalances happen in the
-    background: when an application commits, its consumer may be a valid member of a generation in
-    which another member has the partition. So this class compares the partitions of returned
-    records with the present assignment.
+    A broker checks only the generation of offsets in a transaction, and rebalances happen in the
+    background: when the application commits, its consumer may be a valid member of a later
+    generation, in which another member has the partition. So this class compares the partitions of
+    the returned records with the present assignment.
     """
 
     def __init__(self, context: ConsumerContext, group: GroupMembership) -> None:
@@ -570,8 +606,8 @@ class GroupView:
         return self._group.member_id
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Return the present identity of the consumer; only the group's name for a manual
-        assignment. Raises CommitFailedError if the consumer is not a member."""
+        """Return the present identity of the consumer; for a manual assignment the group id only.
+        Raises CommitFailedError if there is no manual assignment, and the consumer is no member."""
         if not self._subscriptions.is_by_group:
             return ConsumerGroupMetadata(self.group_id)
         generation = self._group.generation
@@ -595,9 +631,12 @@ class GroupView:
         return self._is_valid and partition in self._subscriptions.assignment.tps
 
     def may_commit(self, partition: TopicPartition, offset: int) -> bool:
-        """Return whether this consumer may commit an offset: the consumer has returned records of
-        the partition in this assignment, or the offset is its position and the application's latest
-        call returned no records of the partition in an earlier assignment.
+        """Return whether this consumer may commit `offset`. The partition must be assigned, and one
+        of these conditions must be true:
+
+        - In this assignment the consumer has returned records of the partition.
+        - `offset` is the position, and the application's latest call returned no records of the
+          partition that belong to an earlier assignment.
 
         The position alone is not enough:
 
@@ -607,8 +646,8 @@ class GroupView:
         4. The application commits 10, in a transaction with its results of the records 0 to 9.
            These results would count twice.
 
-        When the application calls for more records, it has finished the records 0 to 9. From then
-        on the position of this consumer is as valid as that of any member.
+        If the application calls for more records before step 4, it has finished the records 0 to 9,
+        and its later results are not of these records. So it may commit the position.
         """
         state = self._subscriptions.assignment.get(partition)
         if state is None or not self._is_valid:
@@ -627,13 +666,19 @@ class GroupView:
         return state is not None and state.call > 0 and not self._is_valid
 
     def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
-        """Return the leader epoch of the record before `offset`; -1 if it was not fetched."""
+        """Return the leader epoch of the record before `offset`; -1 if the epoch is unknown."""
         state = self._subscriptions.assignment.get(partition)
         return -1 if state is None else state.epoch_before(offset)
 
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """Return the ids of the topics whose records this consumer reads, by name; without topics
+        whose id is unknown."""
+        return self._group.commits.topic_ids(partitions)
+
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise CommitFailedError if a partition was revoked since its records were returned,
-        even if it is assigned again."""
+        """Raise CommitFailedError if a partition was revoked since its records were returned, even
+        if it is assigned again, or if its topic was recreated. A manual assignment is not
+        checked."""
         if self._subscriptions.is_manual:
             return  # the application itself decides about manual assignments
         lost = [
@@ -650,8 +695,9 @@ class GroupView:
         cluster, assignment = self._client.cluster, self._subscriptions.assignment
         foreign = sorted(tp for tp in offsets if assignment.is_foreign(tp.topic, cluster))
         if foreign:
-            # The topic was recreated, and a commit by name would apply to the new topic; or the
-            # metadata is outdated, and has the id of a deleted topic.
+            # The topic id of the assignment differs from the id in the metadata. Either the topic
+            # was recreated, and a commit by name would apply to the new topic; or the metadata is
+            # outdated, and has the id of the deleted topic.
             text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may be another one by now"
             self._client.doubt_metadata(text)
             raise CommitFailedError(

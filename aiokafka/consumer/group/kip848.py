@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import enum
 import logging
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka import _clock
 from aiokafka._compat import timeout_at
+from aiokafka._group_members import new_member_id
 from aiokafka._log import SubjectLog
-from aiokafka._retry import Backoff, RetryNodes
-from aiokafka._tasks import unless
-from aiokafka.consumer._context import Signal
+from aiokafka._metadata.topic_names import TopicNames
+from aiokafka._retry import Backoff
+from aiokafka._tasks import Signal, unless
 from aiokafka.consumer.group.membership import GroupCoordinatorClient, GroupProtocol, Member
 from aiokafka.errors import (
     BrokerResponseError,
@@ -32,17 +31,15 @@ from aiokafka.errors import (
     UnreleasedInstanceId,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.consumer_group_heartbeat import (
+from aiokafka.protocol.messages.group_members import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.net.connection import BrokerConnection
@@ -54,55 +51,9 @@ __all__ = [
     "Kip848Protocol",
     "MemberState",
     "TopicIdPartitions",
-    "TopicNames",
 ]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
-
-
-class TopicNames:
-    """Finds the names of topic ids: in the metadata, or by a request to a broker.
-
-    Owns: the names found by the last `learn()`, so that a deleted topic keeps its name while it is
-    assigned.
-    """
-
-    def __init__(self, client: AIOKafkaClient) -> None:
-        self._client = client
-        self._nodes = RetryNodes(client)
-        self._names: dict[bytes, str] = {}
-
-    def get(self, topic_id: bytes) -> str | None:
-        """Return the topic's name; None if it was not found by the last `learn()`."""
-        return self._names.get(topic_id)
-
-    async def learn(self, topic_ids: Iterable[bytes]) -> set[bytes]:
-        """Find the names of these ids, and forget all other names. Return the ids without a known
-        name."""
-        cluster = self._client.cluster
-        # Prefer names found before: metadata drops a deleted topic before the group revokes it.
-        found = ((i, self._names.get(i) or cluster.topic_name(i)) for i in topic_ids)
-        names = dict(found)
-        self._names = {i: name for i, name in names.items() if name is not None}
-        missing = names.keys() - self._names.keys()
-        if missing:
-            try:
-                self._names.update(await self._ask(missing))
-            except (KafkaError, asyncio.TimeoutError) as error:
-                log.debug("names of %d topics not found: %s", len(missing), error)
-        return set(missing - self._names.keys())
-
-    async def _ask(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
-        self._client.request_metadata("the group's coordinator assigned an unknown topic")
-        wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        deadline = asyncio.get_running_loop().time() + self._client.config.request_timeout
-        response = await self._nodes.ask(lambda node: self._client.send(node, request), deadline)
-        return {
-            topic.topic_id: topic.name
-            for topic in response.topics
-            if topic.name and not topic.error_code
-        }
 
 
 # -- The member and its heartbeats
@@ -126,8 +77,9 @@ _SHORTEST_INTERVAL = 0.01
 # Shortest timeout of a heartbeat in seconds. The usual timeout is two intervals, because the
 # coordinator responds at once.
 _SHORTEST_LIMIT = 5.0
-# Longest time in seconds until a heartbeat without a response reaches the coordinator: the
-# operating system keeps retransmitting the bytes of a closed connection.
+# Seconds after which a heartbeat without a response can no longer reach the coordinator: the
+# operating system keeps retransmitting the bytes of a closed connection. Until then, each heartbeat
+# has full contents.
 _LONGEST_DELIVERY = 900.0
 
 # Errors by which the coordinator reports that this consumer is not a member.
@@ -176,7 +128,8 @@ class Interest(NamedTuple):
 
 
 class _Sent:
-    """The contents of the last heartbeat with a response. The next heartbeat omits equal fields."""
+    """The contents of the last heartbeat that got a response. The next heartbeat omits the fields
+    that have the same contents."""
 
     __slots__ = ("interest", "is_acknowledgement", "owned")
 
@@ -192,13 +145,19 @@ class _Sent:
 class Kip848Member(Member):
     """A member of the consumer protocol.
 
-    Owns: `state`; `member_id`, generated here and kept until the consumer ends (KIP-1082),
-    unless `_leave_before_join()` replaces the id; the member epoch; `target`, the assignment by the
-    coordinator; `owned`, the partitions that heartbeats report; `interval`, the seconds between
-    heartbeats; the time until which requests without a response may reach the coordinator; whether
-    the coordinator may still count this consumer as a member before a join: it is a static member,
-    its leave request got no response, or its last join was rejected for its epoch; whether the
-    coordinator may have a regular expression of this member.
+    Owns:
+
+    - `state`, and the member epoch.
+    - `member_id`: generated here and kept until the consumer ends (KIP-1082), unless
+      `_leave_before_join()` or an old broker replaces it.
+    - `target`: the assignment by the coordinator.
+    - `owned`: the partitions that heartbeats report as owned.
+    - `interval`: the seconds between heartbeats.
+    - `_late_until`: until this time a request without a response may still reach the coordinator.
+    - `_may_be_in_group`: before a join, the coordinator may already count this consumer as a
+      member: it is static, its leave request got no response, or its last join was rejected for
+      its epoch.
+    - `_may_have_regex`: the coordinator may have a regular expression of this member.
     """
 
     is_named_in_fetches = True
@@ -207,7 +166,7 @@ class Kip848Member(Member):
         super().__init__(config, coordinator)
         self._log = SubjectLog(log, config.subject)
         self.state = MemberState.UNSUBSCRIBED
-        self.member_id = _new_id()
+        self.member_id = new_member_id()
         self.target = _NO_PARTITIONS
         self.owned = _NO_PARTITIONS
         self.interval = _DEFAULT_INTERVAL
@@ -215,8 +174,8 @@ class Kip848Member(Member):
         self._sent: _Sent | None = None
         # Number of the membership, to recognize a late response to an earlier membership's request.
         self._membership_number = 0
-        # Kept across memberships, unlike the fields that `_forget()` resets: all memberships use
-        # the same member id, so a late heartbeat of an earlier membership affects the current one.
+        # `_forget()` does not reset these fields: all memberships use the same member id, so a late
+        # heartbeat of an earlier membership affects the present one.
         self._late_until = 0.0
         self._may_be_in_group = False
         self._may_have_regex = config.group_instance_id is not None
@@ -231,12 +190,12 @@ class Kip848Member(Member):
         return self.state in _IN_GROUP
 
     def is_urgent(self, interest: Interest) -> bool:
-        """Return whether to send the next heartbeat before the end of the interval. `interest`: the
-        present subscription."""
+        """Return whether to send the next heartbeat before the end of the interval: it joins,
+        acknowledges an assignment, or has another subscription (`interest`) than the last one."""
         if not self.is_member:
             return False
-        # `_sent` is None if the last heartbeat has no response: the next heartbeat has full
-        # contents, and is sent at the usual time.
+        # `_sent` is None if the last heartbeat got no response. Then the next heartbeat has full
+        # contents anyway, and is sent at the usual time.
         return self.state in _URGENT or (self._sent is not None and self._sent.interest != interest)
 
     # -- changes -----------------------------------------------------------------------------------
@@ -247,19 +206,20 @@ class Kip848Member(Member):
         self._forget(_JOINING)
 
     def fence(self) -> None:
-        """End the membership: the group has removed the member. The consumer joins again after the
-        membership task has dropped all partitions."""
+        """End the membership: the group has removed the member. The membership task then drops all
+        partitions, and joins again."""
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
-    def has_claimed(self, partitions: Iterable[tuple[bytes, int]]) -> bool:
-        """Return whether `owned` includes all these partitions, so that no heartbeat since their
-        assignment has reported them as revoked."""
+    def reports_as_owned(self, partitions: Iterable[tuple[bytes, int]]) -> bool:
+        """Return whether `owned` includes all these partitions. If so, no heartbeat since the
+        coordinator assigned them has reported one of them as revoked."""
         return self.owned.issuperset(partitions)
 
-    def claim_only(self, owned: TopicIdPartitions) -> None:
-        """Report exactly these partitions as owned from the next heartbeat on. Other partitions of
-        the target must not be assigned until a later response has them again."""
+    def report_only(self, owned: TopicIdPartitions) -> None:
+        """Report exactly these partitions as owned from the next heartbeat on. The member must not
+        assign other partitions of the target until a later response has them again, because the
+        coordinator regards them as revoked."""
         self.owned = owned
 
     def reconciled(self, owned: TopicIdPartitions) -> None:
@@ -269,7 +229,7 @@ class Kip848Member(Member):
         self.owned = owned
 
     def forget_member(self) -> None:
-        """End the membership on this side: the consumer left, or is about to leave."""
+        """End the membership without a request: the consumer left, or is about to leave."""
         if self.state is not MemberState.UNSUBSCRIBED:
             if self.is_member:
                 self._transition(MemberState.LEAVING)
@@ -277,11 +237,11 @@ class Kip848Member(Member):
         self._forget(_JOINING)
 
     def become_stale(self) -> None:
-        """Mark that the member has left because the application does not poll."""
+        """Record that the member has left because the application does not poll."""
         self._transition(MemberState.STALE)
 
     def fail(self) -> None:
-        """End the membership on this side, because of an error that is not retriable."""
+        """End the membership without a request, because of an error that is not retriable."""
         if self.state is not MemberState.FATAL:
             self._transition(MemberState.FATAL)
         self._forget(_JOINING)
@@ -353,15 +313,16 @@ class Kip848Member(Member):
             self._accept(response, sent)
 
     async def _leave_before_join(self, limit: float) -> None:
-        """Leave the group before a join, because the coordinator may still count this member, and
-        generate a new member id. Raises as `leave()`."""
+        """Leave the group before a join, because the coordinator may still count this consumer as a
+        member. Then generate a new member id. Raises errors of the connection and of the response.
+        """
         with contextlib.suppress(*_NOT_IN):
             await self._exchange(self._request(self._leave_epoch), limit)
-        self.member_id = _new_id()
+        self.member_id = new_member_id()
 
     @property
     def _leave_epoch(self) -> int:
-        """The epoch of a leave request: to leave for good, or temporarily if a static member."""
+        """The epoch of a leave request: -1, or -2 for a static member, which leaves temporarily."""
         return _LEAVING if self.instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
@@ -369,14 +330,20 @@ class Kip848Member(Member):
         """Whether the coordinator may have raised the epoch: the last heartbeat had no response."""
         return self.is_member and self.generation >= 0 and self._sent is None
 
-    async def leave(self, reason: str) -> None:
-        """Leave the group: for good, or temporarily if a static member. Raises errors of the
-        connection and of the response.
+    async def leave(self, reason: str, leave: bool | None = None) -> None:
+        """Leave the group; a static member leaves temporarily, and keeps its assignment until the
+        session expires. Raises errors of the connection and of the response.
+
+        With `leave` True, a static member leaves like any other. With False, a dynamic member sends
+        no request, and keeps its assignment until the session expires (KIP-1092).
 
         The request uses the connection of the heartbeats, so it cannot overtake a join.
         """
+        if leave is False and self.instance_id is None:
+            self.forget_member()
+            return
         self._transition(MemberState.LEAVING)
-        self._forget(self._leave_epoch)
+        self._forget(_LEAVING if leave else self._leave_epoch)
         request, limit = self._request(self._epoch), self._config.client.request_timeout
         await self.coordinator.retry_until_ready(lambda: self._exchange(request, limit))
 
@@ -385,7 +352,7 @@ class Kip848Member(Member):
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
         was_in_group = self._may_be_in_group
-        # Set the flag before the response, because a cancelled call never gets a response.
+        # Set the flag before the request: if this call is cancelled, nothing else sets it.
         self._may_be_in_group = self.instance_id is not None or request.member_epoch < 0
         try:
             response = await self.coordinator.send(request, limit, pick=_pick)
@@ -414,7 +381,8 @@ class Kip848Member(Member):
         return request
 
     def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:
-        """Return a heartbeat with full contents, or with the differences to the last heartbeat."""
+        """Return a heartbeat with the differences to the last one; or with full contents if that
+        got no response, or an earlier heartbeat may still arrive (`_late_until`)."""
         request = self._request(self._epoch)
         may_be_late = asyncio.get_running_loop().time() < self._late_until
         sent = None if may_be_late else self._sent
@@ -429,9 +397,9 @@ class Kip848Member(Member):
             request.subscribed_topic_names = sorted(next_sent.interest.topics)
         regex = next_sent.interest.regex
         self._may_have_regex |= regex is not None
-        # The coordinator keeps a regular expression until a request replaces or removes it (by "").
-        # Without `sent`, it may still have an expression, also from an earlier process of a static
-        # member.
+        # The coordinator keeps a regular expression until a request replaces it, or removes it with
+        # "". If `sent` is None, the coordinator may have any expression of this member, even of an
+        # earlier process of this static member.
         may_differ = self._may_have_regex if sent is None else regex != sent.interest.regex
         if may_differ:
             request.subscribed_topic_regex = regex or ""
@@ -457,16 +425,17 @@ class Kip848Member(Member):
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
-        # Check for STABLE first: a response may confirm the assignment and have the next target.
+        # Move to STABLE before the check below: the same response may confirm the assignment and
+        # have the next target.
         if self.state is MemberState.ACKNOWLEDGING and sent.is_acknowledgement:
             self._transition(MemberState.STABLE)
         is_new = self.state is MemberState.STABLE and self.target != self.owned
         if is_new or self.state is MemberState.JOINING:
             self._transition(MemberState.RECONCILING)
         if self.state is MemberState.RECONCILING:
-            self._claim_target()
+            self._report_target()
 
-    def _claim_target(self) -> None:
+    def _report_target(self) -> None:
         """Report the partitions of the target as owned from the next heartbeat on, because the
         application is about to get them.
 
@@ -474,13 +443,10 @@ class Kip848Member(Member):
            contents is due, because the coordinator has moved or a response was lost.
         2. If the heartbeat lacked the partitions of the target, the coordinator would regard these
            partitions as revoked, and assign them to another member at once.
-        3. The application then gets the same partitions, and both members read their records.
+        3. When the reconciliation ends, the application gets the same partitions, and both members
+           read their records.
         """
         self.owned |= self.target
-
-
-def _new_id() -> str:
-    return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
 
 
 def _by_topic(partitions: TopicIdPartitions) -> list[TopicPartitions]:
@@ -509,8 +475,8 @@ def _lacks_protocol(peer: str) -> str:
 
 
 def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
-    """Return the version to use. Raises UnsupportedVersionError with the feature that the broker
-    lacks."""
+    """Return the request version to use. For a version without regular expressions, replace "" by
+    None. Raises UnsupportedVersionError, with the feature that the broker lacks."""
     try:
         version = connection.pick(type(request))
     except UnsupportedVersionError:
@@ -532,12 +498,13 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
-# Heartbeat intervals in a session timeout by the broker's defaults: brokers do not report the
-# timeout.
+# Estimate of the session timeout, as a multiple of the heartbeat interval, by the broker's default
+# values (45 s and 5 s): brokers report only the interval.
 _BEATS_IN_A_SESSION = 9
 
-# Seconds for the first rebalance of a classic group: the coordinator waits for more members, 3 s by
-# default, and again after each member that joins in this time.
+# Seconds that the first rebalance of a classic group may take: the coordinator waits 3 s for more
+# members by default, and again after each member that joins in this time. So for this many seconds
+# after its first attempt to join, a member retries after UNKNOWN_SERVER_ERROR.
 _FIRST_REBALANCE = 15.0
 
 
@@ -549,14 +516,14 @@ class Kip848Protocol(GroupProtocol):
     2. Partitions that are not in the target are revoked: the application finishes its records,
        commits, and its listener is called. The member keeps its epoch, so the commits are accepted.
     3. New partitions of the target are assigned, and the listener is called.
-    4. A heartbeat reports the owned partitions (ACKNOWLEDGING). Only then the coordinator assigns
-       the revoked partitions to other members.
+    4. A heartbeat reports the owned partitions (ACKNOWLEDGING). The coordinator assigns the revoked
+       partitions to other members only after this heartbeat.
     5. The response confirms the assignment (STABLE).
 
-    Heartbeats continue all the time, so the following may happen in between:
+    Heartbeats continue during these steps, so the following may happen:
 
     - The target changes during the reconciliation. Heartbeats report the previous partitions and
-      the new targets. After the acknowledgement the latest target is reconciled.
+      those of all new targets. After the acknowledgement the latest target is reconciled.
     - A heartbeat has no response. The coordinator may have raised the epoch, so the next heartbeat
       has full contents (`Kip848Member.heartbeat`), and the last commit waits for its response
       (`await_generation`).
@@ -564,7 +531,8 @@ class Kip848Protocol(GroupProtocol):
       member joins again.
     - The application unsubscribes. `_is_reconciliation_valid()` is checked after each await.
 
-    Owns: when to send the next heartbeat; whether a heartbeat is in flight; the topic ids of the
+    Owns: the times of the last heartbeat and of the earliest next one; whether a heartbeat is
+    requested before the end of the interval; whether a heartbeat is in flight; the topic ids of the
     assigned partitions; when the member began to join.
     """
 
@@ -573,7 +541,7 @@ class Kip848Protocol(GroupProtocol):
     keeps_partitions = True
     """The member keeps its partitions during a rebalance, like a cooperative classic member."""
     is_joining = False
-    """There is no JoinGroup: heartbeats bring the epoch for commits, see `await_generation()`."""
+    """There is no JoinGroup. Commits need the epoch of a heartbeat, see `await_generation()`."""
     is_awaited = False
     """No other member waits for this member, because the coordinator assigns."""
 
@@ -604,9 +572,9 @@ class Kip848Protocol(GroupProtocol):
             return Interest(frozenset())
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
-        # One unauthorized topic makes the broker reject the whole heartbeat, so omit such topics:
-        # readers get their error from the metadata. If all topics are unauthorized, send them, so
-        # that the broker returns the error.
+        # The broker rejects a heartbeat with one unauthorized topic, so omit such topics: calls of
+        # the application raise their error, which the metadata has. If all topics are unauthorized,
+        # send them, so that the broker returns the error.
         allowed = subscription.topics - self._client.cluster.unauthorized_topics
         return Interest(allowed or subscription.topics)
 
@@ -631,7 +599,8 @@ class Kip848Protocol(GroupProtocol):
         )
 
     async def advance(self) -> None:
-        """Drop the partitions of a fenced member, begin to join, or reconcile the target."""
+        """Drop the partitions of a fenced member; or, if there is a reason to join, begin to join
+        or send a heartbeat soon; else reconcile the target."""
         if self.member.state is MemberState.FENCED:
             # Drop all partitions and call the listener before the next membership begins.
             await self._rebalance.lose_all()
@@ -662,14 +631,18 @@ class Kip848Protocol(GroupProtocol):
             and wanted == {tp: self._ids.get(tp) for tp in owned}
             and self._state.is_joined
         ):
-            # Some partitions of the target cannot be assigned: other brokers do not know their
-            # topics yet, or no longer; or two topics of the target have the same name.
-            self.member.claim_only(self._with_ids(owned))
+            # The member has all partitions of the target that it can assign now. The others have no
+            # topic name yet: the metadata does not have their topic ids (a new or deleted topic),
+            # or two topic ids of the target have the same name (a recreated topic). Report only the
+            # owned partitions, and try again after a backoff.
+            self.member.report_only(self._with_ids(owned))
             now = asyncio.get_running_loop().time()
             await self._state.signal.wait(now + self._name_delays.next())
             return
-        if not self.member.has_claimed((topic_id, tp.partition) for tp, topic_id in wanted.items()):
-            # A heartbeat after `claim_only()` has not reported some wanted partitions as owned, so
+        if not self.member.reports_as_owned(
+            (topic_id, tp.partition) for tp, topic_id in wanted.items()
+        ):
+            # A heartbeat after `report_only()` has not reported some wanted partitions as owned, so
             # other members may own these partitions by now. The next response has the valid target.
             self._request_heartbeat()
             await self._state.signal.wait()
@@ -683,7 +656,8 @@ class Kip848Protocol(GroupProtocol):
         self._beats.notify()
 
     def _is_reconciliation_valid(self) -> bool:
-        """Return whether the reconciliation is still valid. Checked after each await."""
+        """Return whether the member is still reconciling, and may proceed. Checked after each
+        await."""
         return self.member.state is MemberState.RECONCILING and self._state.may_proceed()
 
     async def _while_reconciling(self, call: Coroutine[Any, Any, object]) -> None:
@@ -696,8 +670,9 @@ class Kip848Protocol(GroupProtocol):
             await self._state.signal.wait()
 
     def _named(self, partitions: TopicIdPartitions) -> dict[TopicPartition, bytes]:
-        """Return the partitions of topics with known names, with their topic ids. If the target has
-        a deleted topic and its recreation, under one name, the id in metadata takes precedence."""
+        """Return the topic id of each partition whose topic name is known. If the target has both a
+        deleted topic and the recreated topic of the same name, the id in metadata takes
+        precedence."""
         found: dict[TopicPartition, bytes] = {}
         cluster = self._client.cluster
         for topic_id, number in sorted(
@@ -709,11 +684,12 @@ class Kip848Protocol(GroupProtocol):
         return found
 
     def _with_ids(self, partitions: Iterable[TopicPartition]) -> TopicIdPartitions:
-        """Return assigned partitions with topic ids in place of names."""
+        """Return assigned partitions by topic id instead of topic name."""
         return frozenset((self._ids[tp], tp.partition) for tp in partitions)
 
     async def _apply(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Revoke partitions that are not wanted, and assign `wanted` (topic ids by partition)."""
+        """Revoke the partitions that are not in `wanted` (topic ids by partition) or have another
+        topic id there, then assign `wanted`. Stop if the reconciliation becomes invalid."""
         await self._follow_topics(wanted)
         if not self._is_reconciliation_valid():
             return
@@ -741,8 +717,8 @@ class Kip848Protocol(GroupProtocol):
             await self._while_reconciling(asyncio.wait([known], timeout=self.member.interval))
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Wait until metadata has no topic with the name of a wanted topic and another id: leaders
-        and positions are looked up by topic name. Wait for one heartbeat interval at most."""
+        """Wait while metadata has a topic with the name, but not the id, of a wanted topic: leaders
+        and positions are looked up by topic name."""
         ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
 
         def is_up_to_date(cluster: ClusterMetadata) -> bool:
@@ -761,7 +737,8 @@ class Kip848Protocol(GroupProtocol):
     # -- heartbeats --------------------------------------------------------------------------------
 
     async def send_heartbeats(self) -> None:
-        """Send heartbeats and check the poll timer, until cancelled."""
+        """Send heartbeats while the consumer is a member, and check the poll timer, until
+        cancelled."""
         while True:
             await self._wait_for_beat()
             self._poll_timer.check()
@@ -811,9 +788,9 @@ class Kip848Protocol(GroupProtocol):
         self._beats.notify()
 
     async def await_generation(self, limit: float) -> None:
-        """Wait for the response to an in-flight heartbeat, and repeat a heartbeat that got no
-        response, for at most `limit` seconds. A heartbeat may raise the epoch, which commits need.
-        """
+        """Wait for the response to an in-flight heartbeat, and repeat the last heartbeat if it got
+        no response, for `limit` seconds at most: the heartbeat may have raised the epoch, and
+        commits need the present epoch."""
         deadline = asyncio.get_running_loop().time() + limit
         while self._is_beating and await self._state.signal.wait(deadline):
             pass
@@ -841,8 +818,8 @@ class Kip848Protocol(GroupProtocol):
             self._end_with(_with_hint(error))
 
     def _may_be_first_rebalance(self) -> bool:
-        """Return whether a classic group that was created when this member began to join may still
-        be in its first rebalance."""
+        """Return whether a classic group may still be in its first rebalance: this member began to
+        join less than 15 s ago, so the group may be that new."""
         now = asyncio.get_running_loop().time()
         return now < self._began_to_join + _FIRST_REBALANCE
 
@@ -858,8 +835,13 @@ class Kip848Protocol(GroupProtocol):
         self._state.signal.notify()
 
     def on_commit_refused(self, error: CommitFailedError) -> None:
-        """Send a heartbeat soon, rejoin, or end the membership: the coordinator rejected the epoch
-        of a commit."""
+        """Act on the error that rejected a commit:
+
+        - STALE_MEMBER_EPOCH: send a heartbeat soon.
+        - The coordinator does not know the member, its epoch or the group: drop all partitions, and
+          join again.
+        - Any other error response: end the membership.
+        """
         cause = error.__cause__
         if isinstance(cause, StaleMemberEpoch):
             self._request_heartbeat()
@@ -870,7 +852,8 @@ class Kip848Protocol(GroupProtocol):
 
 
 def _with_hint(error: KafkaError) -> KafkaError:
-    """Return the error with a hint about its cause, if there is a hint."""
+    """Return an error of the same type with a hint about its cause; `error` itself without a
+    hint."""
     if isinstance(error, UnreleasedInstanceId):
         hint = (
             "another member has this group_instance_id, or had it and was not stopped in order: "

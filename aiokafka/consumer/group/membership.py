@@ -18,6 +18,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
+    IllegalOperation,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaError,
@@ -60,8 +61,8 @@ class GroupCoordinatorClient:
     """Sends the requests of one member to the group's coordinator, and looks the coordinator up
     again after it has moved.
 
-    Owns: `beat_at`, the loop time at which the coordinator last counted this consumer as a member;
-    `refusal`, the error of the last response if it was retriable.
+    Owns: `beat_at`, the loop time at which the coordinator last counted this consumer as a member,
+    None before; `refusal`, the error of the last response if it was retriable.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class GroupCoordinatorClient:
 
         Args:
             limit: Timeout of the request in seconds.
-            patience: Seconds for which the coordinator may delay the response.
+            patience: Seconds for which the coordinator may delay the response, as for a join.
             pick: Chooses the version; by default the newest common one.
             search: Timeout of the coordinator lookup in seconds; None for the request timeout.
             connections: Selects the connection to the coordinator.
@@ -124,9 +125,9 @@ class GroupCoordinatorClient:
             raise
         finally:
             self._coordinator_health.forgive(due)
-        # A response proves membership at the time of the request only, because this process may
-        # have been suspended since. A session does not expire while the coordinator delays the
-        # response.
+        # A response proves that this consumer was a member when the request was sent. It does not
+        # prove more: this process may have been suspended before it read the response. But while
+        # the coordinator delays a response (`patience`), the session cannot expire.
         self._counted_at = loop.time() if patience else sent_at
         self._meter.coordinated(type(request), sent_at)
         return response
@@ -134,15 +135,15 @@ class GroupCoordinatorClient:
     async def send_in_time(self, request: Request[R], limit: float, after: float) -> R:
         """Return the response to `request`. If there is no response within `after` seconds, look
         the coordinator up again and send the request a second time. Raises errors of the connection
-        after `limit` seconds.
+        after `limit` seconds at the latest.
 
         1. A network drops all packets of a connection, or the coordinator has moved and its
            previous broker does not respond. A heartbeat that waits for the whole session timeout
            leaves no time for a second heartbeat.
-        2. With a shorter timeout, heartbeats on a slow connection could fail each time, just before
-           the response.
+        2. With a shorter timeout, all heartbeats on a slow connection could fail just before the
+           response.
         3. So the first request keeps its timeout. The second request goes to the coordinator that
-           other brokers name, on another connection. The earlier of the two responses is returned.
+           other brokers name, on another connection. The first response to arrive is returned.
         """
         deadline = asyncio.get_running_loop().time() + limit
 
@@ -164,7 +165,8 @@ class GroupCoordinatorClient:
             try:
                 return await self.send(
                     request,
-                    # Half of the time: a reused connection may be dead and need a replacement.
+                    # Half of the remaining time: if a reused connection is dead, the next attempt
+                    # needs time for another one.
                     max(left / 2, 0.0),
                     search=left,
                     connections=ConnectionGroup.HEARTBEAT,
@@ -175,8 +177,8 @@ class GroupCoordinatorClient:
             await asyncio.sleep(pause)
 
     async def send_past_join(self, make: Callable[[BrokerConnection], Request[R]]) -> R:
-        """Return the response to the request that `make` returns, which is sent on a connection
-        without a pending JoinGroup."""
+        """Send the request that `make` returns for a connection without a pending JoinGroup, and
+        return the response. Raises errors of the connection."""
         node_id = await self._find_coordinator()
         try:
             connection = await self._client.connection(node_id)
@@ -187,8 +189,8 @@ class GroupCoordinatorClient:
             raise
 
     async def retry_until_ready(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `call`. Repeat the call while the coordinator is loading or has
-        moved. The caller limits the time."""
+        """Return the result of `call`. Repeat the call after a backoff if the coordinator is
+        unavailable, is loading, or has moved. The caller limits the time."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         while True:
@@ -199,7 +201,8 @@ class GroupCoordinatorClient:
             await asyncio.sleep(delays.next())
 
     async def _find_coordinator(self, limit: float | None = None) -> int:
-        """Return the node id of the coordinator. `limit`: seconds; None for the request timeout."""
+        """Return the node id of the coordinator, if necessary after a lookup of `limit` seconds at
+        most (None = the request timeout)."""
         limit = self._config.client.request_timeout if limit is None else limit
         deadline = asyncio.get_running_loop().time() + limit
         node_id = await self._client.coordinator(
@@ -211,8 +214,9 @@ class GroupCoordinatorClient:
         return node_id
 
     def check(self, error_code: int, message: str | None = None) -> None:
-        """Raise the error of a response. Without an error, record that this consumer is a
-        member."""
+        """Raise the error of a response, if it has one. Without an error, and after
+        REBALANCE_IN_PROGRESS, record that this consumer is a member. If the error may mean that the
+        coordinator has moved, the next request looks it up again."""
         if not error_code:
             self._coordinator_health.succeed()
             self.refusal = None
@@ -226,15 +230,16 @@ class GroupCoordinatorClient:
         self._coordinator_health.note(failure)
         # Keep retriable errors only: MembershipStateMachine has the errors that end a membership.
         self.refusal = renewed(failure) if error.retriable else None
-        # The coordinator asks for a rejoin, so it counts this consumer as a member.
+        # REBALANCE_IN_PROGRESS: the coordinator counts this consumer as a member, and expects a
+        # rejoin.
         if error is RebalanceInProgressError:
             self.beat_at = self._counted_at
         self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, failure)
         raise failure
 
     def _hint(self, error: type[BrokerResponseError]) -> str:
-        """Return the option that has caused the error, with its value, as a hint; "" without a
-        hint."""
+        """Return a hint for some errors, with the option that has caused the error and its value;
+        "" for others."""
         if error is FencedInstanceId:
             return (
                 f"another member joined with group_instance_id={self._config.group_instance_id!r}"
@@ -256,8 +261,8 @@ def _newest(connection: BrokerConnection, request: Request[Any]) -> int:
 
 
 class Member:
-    """This consumer as a member of its group. Each group protocol has a subclass, which sends one
-    request at a time. The GroupProtocol handles the errors.
+    """This consumer as a member of its group. Each group protocol has a subclass, which sends the
+    requests and raises their errors. The GroupProtocol decides what follows from an error.
 
     Owns: `member_id`, "" without membership; `generation`, the group's generation or the member's
     epoch, -1 without membership.
@@ -283,16 +288,17 @@ class Member:
         return bool(self.member_id)
 
     def forget_member(self) -> None:
-        """End the membership on this side: the consumer left, or is about to leave."""
+        """End the membership without a request: the consumer left, or is about to leave."""
         self.generation = -1
         self.member_id = ""
 
     def fail(self) -> None:
-        """End the membership on this side, because of an error that is not retriable."""
+        """End the membership without a request, because of an error that is not retriable."""
         self.forget_member()
 
     def become_stale(self) -> None:
-        """End the membership on this side, because the application does not poll."""
+        """End the membership without a request: the member has left because the application does
+        not poll."""
         self.forget_member()
 
 
@@ -320,18 +326,20 @@ class PollTimer:
 
     def check(self) -> None:
         """Move the membership to IDLE if the application has not polled for `max_poll_interval_ms`.
+        A call that waits for records counts as polling. In IDLE, do nothing.
 
-        In IDLE, only `wait_for_poll()` checks for a call. A call while the member still awaits a
-        listener would be missed if `check()` counted it before `wait_for_poll()` begins.
+        In IDLE only `wait_for_poll()` may see a new call. The member first leaves the group and
+        calls the listener. If `check()` saw a call of the application in this time and started a
+        new interval, `wait_for_poll()` would wait for another call.
         """
-        state = self._state
+        state, now = self._state, asyncio.get_running_loop().time()
+        self._queue.buffer.time_calls(now)
         if state.current is MembershipState.IDLE:
             return
         is_polling = self._queue.buffer.call != self._call or self._queue.has_readers
-        # A call that still waits for records counts as polling.
         if is_polling or state.is_starting:
             self.restart()
-        late = asyncio.get_running_loop().time() - self._polled_at
+        late = now - self._polled_at
         is_active = state.current in (MembershipState.JOINING, MembershipState.JOINED)
         if late > self._limit and is_active:
             state.move(MembershipState.IDLE)
@@ -339,7 +347,8 @@ class PollTimer:
             state.signal.notify()
 
     async def wait_for_poll(self) -> None:
-        """Wait until the application polls, or subscribes."""
+        """Wait until the application has polled since the membership became IDLE, or the state
+        changes, for example by `subscribe()`."""
         while self._state.current is MembershipState.IDLE and self._queue.buffer.call == self._call:
             await self._queue.polls.wait()
         self.restart()
@@ -348,8 +357,8 @@ class PollTimer:
 # -- Errors after which another attempt may succeed
 
 
-# Errors whose cause an administrator may remove while the consumer waits, and UNKNOWN_SERVER_ERROR.
-# The application gets the error, and the member tries again.
+# Errors whose cause an administrator may remove, and UNKNOWN_SERVER_ERROR. The next call of the
+# application raises the error, and the member tries again.
 _RECOVERABLE = (
     *REFUSALS,
     GroupAuthorizationFailedError,
@@ -359,7 +368,7 @@ _RECOVERABLE = (
 
 
 class RecoverableErrors:
-    """Reports errors to the application while the member keeps trying.
+    """Reports errors to the application while the member continues to retry.
 
     Owns: the errors that this object reported last, by type. Errors of a listener are not included,
     even if they have the same type.
@@ -372,15 +381,19 @@ class RecoverableErrors:
         self._reported: dict[type[KafkaError], BaseException] = {}
 
     def clear(self) -> None:
-        """Withdraw reported errors that no call has raised yet: the coordinator counts this
-        consumer as a member."""
+        """Drop reported errors that no call has raised yet: the coordinator has accepted a request
+        of this member."""
         self._queue.withdraw_errors(self._reported.values())
         self._reported.clear()
 
     def report(self, error: KafkaError) -> bool:
-        """Return whether the member may try again after `error`. An error in `_RECOVERABLE` is also
-        raised by the application's next call. During `start()`, return False for these errors and
-        timeouts, which `start()` raises."""
+        """Return whether the member may try again after `error`:
+
+        - True for an error in `_RECOVERABLE`. The application's next call raises it.
+        - True for other retriable errors and timeouts, which are logged as DEBUG.
+        - False for any other error, and during `start()` for errors in `_RECOVERABLE` and timeouts:
+          `start()` raises them.
+        """
         self._state.set_join_error(error)
         if self._state.is_starting and isinstance(error, (*_RECOVERABLE, KafkaTimeoutError)):
             return False
@@ -398,8 +411,9 @@ class RecoverableErrors:
 
 
 class GroupProtocol:
-    """The common part of ClassicProtocol and Kip848Protocol, which determine how a member gets its
-    partitions. The membership task calls `advance()`, a second task runs `send_heartbeats()`.
+    """The common part of ClassicProtocol and Kip848Protocol. A group protocol determines how a
+    member gets its partitions. The membership task calls `advance()`; a second task runs
+    `send_heartbeats()`.
     """
 
     member: Member
@@ -418,18 +432,27 @@ class GroupProtocol:
         self._poll_timer = group.poll_timer
         self._errors = RecoverableErrors(context, group.state)
 
+    def enforce_rebalance(self, reason: str) -> None:
+        """Make the member join again because the application requires it (KIP-568). Raises
+        IllegalOperation if members do not join again in this protocol."""
+        raise IllegalOperation(
+            "enforce_rebalance() is for group_protocol='classic': in the consumer protocol the "
+            "coordinator decides when to assign again (KIP-848)"
+        )
+
     def _complete_join(self) -> None:
-        """Return records to readers again: the member has its assignment."""
+        """Return records again, and move to JOINED: the member has its assignment."""
         self._rebalance.release()
         self._errors.clear()
         self._state.complete_join()
-        # Check the metadata after the state has changed: changes of the metadata during a join have
-        # been ignored.
+        # Check the metadata after the change to JOINED: changes of the metadata during a join were
+        # ignored.
         self._group.check_metadata()
         self._meter.rebalanced()
 
     def _end_with(self, error: KafkaError) -> None:
-        """End the membership because of an error that is not retriable."""
+        """End the membership because of an error that is not retriable: all commits fail, and the
+        membership task revokes all partitions."""
         self.member.fail()
         self._commits.on_removed()
         self._state.begin_failing(error)

@@ -29,8 +29,8 @@ class GroupPhase(enum.Enum):
     IDLE = "the member left, because the application does not poll"
 
 
-# Largest number of partitions of missing topics whose positions are kept: most of these topics have
-# been deleted.
+# Largest number of kept positions in topics that have disappeared. Most of these topics have been
+# deleted, so the oldest positions are dropped.
 _MOST_POSITIONS = 1000
 
 
@@ -47,17 +47,18 @@ class _LastPosition:
 
 
 class NoGroup:
-    """Assigns every partition of the subscribed topics, and new partitions as they appear. Has the
-    interface of GroupMembership for a consumer without a group. Rebalance listeners are not called,
-    because there are no rebalances.
+    """Assigns every partition of the subscribed topics, and new partitions as soon as metadata has
+    them. Has the interface of GroupMembership, for a consumer without a group. Does not call
+    rebalance listeners, because there are no rebalances.
 
     With a pattern, a topic may disappear and return:
 
     1. A broker with outdated metadata omits topics from its list of all topics. After several such
-       responses in a row the topics are removed, as deleted topics must be.
-    2. The client asks another broker, and the response has the topics again.
+       responses in a row the client regards the topics as deleted, and their partitions are
+       unassigned.
+    2. The next refresh goes to another broker, whose response has the topics again.
     3. If a topic has the same id (Kafka 2.8), its partitions continue at their last positions. The
-       reset policy would skip the records written in between, or return all records again. Without
+       reset policy would skip the records written since then, or return all records again. Without
        an id the topic may have been recreated, so the reset policy applies.
 
     Owns: the ids of the topics whose partitions are assigned; the last positions in missing topics.
@@ -85,11 +86,12 @@ class NoGroup:
 
     @property
     def _metadata_snapshot(self) -> dict[str, int]:
-        """The number of partitions of each subscribed topic. Faust reads this property."""
+        """The number of partitions of each subscribed topic. The library Faust reads this
+        property."""
         return self._topics.partition_counts
 
     async def start(self, tasks: TaskOwner) -> None:
-        """Follow the metadata in a background task."""
+        """Start a task that assigns the partitions whenever the metadata has changed."""
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
 
     def on_subscribed(self) -> None:
@@ -111,25 +113,26 @@ class NoGroup:
     def check(self) -> None:
         """Do nothing: there is no membership that could fail."""
 
-    async def stop(self, deadline: float) -> None:
+    async def stop(self, deadline: float, leave: bool | None) -> None:
         """Do nothing: there is no group to leave."""
 
     async def close(self, deadline: float | None = None) -> None:
-        """Do nothing: the consumer ends the metadata task."""
+        """Do nothing: the consumer itself ends the metadata task."""
 
     def abandon(self) -> None:
-        """Do nothing: the consumer cancels the metadata task."""
+        """Do nothing: the consumer itself cancels the metadata task."""
 
     def _assign(self) -> None:
-        """Assign all known partitions. Keep a partition that is missing in the metadata, unless the
-        topic was recreated with fewer partitions."""
+        """Assign all known partitions of the subscribed topics. Keep an assigned partition that is
+        missing in the metadata, unless its topic is no longer subscribed to, or was recreated with
+        fewer partitions."""
         topics = self._subscriptions.topics
         current = self._subscriptions.assignment.tps
         cluster = self._client.cluster
         before = self._topic_ids
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
-        # Keep missing partitions of topics with the same id: these are only missing for a moment. A
-        # recreated topic may have fewer partitions.
+        # A topic with the same id, or an unknown id, never loses partitions, so a partition that is
+        # missing in the metadata will be there again. A recreated topic may have fewer partitions.
         same = {n for n, i in self._topic_ids.items() if before.get(n) in (None, i)}
         wanted = {
             TopicPartition(topic, number)

@@ -31,39 +31,43 @@ Partitions = frozenset[TopicPartition]
 _NOTHING = Assignment({}, -1)
 _NOTHING_REVOKED = RevokedAssignment(_NOTHING, {})
 
-# Parts of the rebalance timeout to wait for the application, and for a commit. After the timeout
-# the group removes members that have not joined.
+# `revoke()` may wait for the application, and for a commit, for these parts of the rebalance
+# timeout. After the timeout the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
 
 
 class Rebalance:
-    """The steps of a rebalance that the application sees. Called by the membership task only, which
-    writes the assignment through this class.
+    """The steps of a rebalance that the application sees: revoke, assign, and call the listener.
+    Only the membership task calls this class, and only this class changes the group's assignment.
 
     A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
 
-    1. `hold()`: readers get no more records. The application must not get records after its last
+    1. `hold()`: calls return no more records. The application must not get records after its last
        commit, because the new owner would read the same records.
-    2. The application finishes its records: it asks for more records, or commits. The wait ends
-       early enough for the member to join before the group would remove it.
+    2. The application finishes its records: it calls `getone()` or `getmany()` again, or commits.
+       The wait ends early enough for the member to join before the group would remove it.
     3. Auto-commit commits the finished records. The coordinator accepts the member's old identity
        until the next generation begins.
-    4. The listener is called, and may commit, too. An earlier commit without a response must not
-       overwrite these commits, so the committed offsets are checked.
-    5. Only then the assignment changes, and the member reports the change to the group. Another
-       member can get the partition from here on. Late fetch responses and commits are dropped
+    4. The listener is called, and may commit, too. An earlier commit without a response may
+       overwrite these commits later, so `revoke()` compares the committed offsets and commits again
+       if they differ (`GroupCommits.restore_overwritten()`).
+    5. The assignment changes, and then the member reports the change to the group. Another member
+       can get the partition from here on. Late fetch responses and commits are dropped
        (`PartitionState.retire()`, `GroupCommits.forget_committed()`).
-    6. `release()`: readers get records of the remaining partitions again.
+    6. `release()`: calls return records of the remaining partitions again.
 
     A member that the group has removed cannot take steps 2 and 3: other members may have the
     partitions already. So `lose_all()` first drops the assignment, and then calls the listener. If
     the group removes the member during step 2 or 3, `revoke()` returns False, and the caller calls
     `lose_all()`.
 
-    Owns: the listener of the last assignment, and the partitions whose revocation or loss was not
-    yet reported to this listener; the listener that was called for a revocation, until the next
-    assignment; the last assignment by the group, and its copy at the time of `unsubscribe()`.
+    Owns:
+
+    - The listener of the last assignment, and the partitions that this listener knows as assigned.
+    - `_revoked_listener`: the listener that was last called for a revocation or loss; None after
+      the next assignment.
+    - The last assignment by the group, and the assignment that `unsubscribe()` has ended.
     """
 
     def __init__(
@@ -94,8 +98,9 @@ class Rebalance:
         return bool(self._listener_partitions)
 
     async def revoke(self, revoked: Partitions) -> bool:
-        """Wait for the application, auto-commit, and call the listener. Return False if the group
-        removed the member before the listener was called."""
+        """Wait for the application, auto-commit, and call the listener. The caller then changes the
+        assignment. Return False, without a call of the listener, if the group has removed the
+        member."""
         self._queue.hold()
         self._log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)
@@ -110,9 +115,10 @@ class Rebalance:
         return True
 
     async def begin_join(self) -> None:
-        """Call the listener before an eager member joins without partitions, as aiokafka does
-        before each join. Skip the call if the listener was called for a revocation or loss since
-        its last assignment, because one such call follows each assignment."""
+        """Call `on_partitions_revoked()` with no partitions before an eager member without
+        partitions joins, as aiokafka 0.14 does. Skip the call if the listener was already called
+        for a revocation or loss since its last assignment: it gets one such call for each
+        assignment."""
         listener = self._subscriptions.listener
         if listener is not None and listener is not self._revoked_listener:
             self._revoked_listener = listener
@@ -120,7 +126,8 @@ class Rebalance:
             await self._call(listener.on_partitions_revoked, frozenset())
 
     async def lose_all(self) -> None:
-        """Drop all partitions, then call the listener: the group has removed the member."""
+        """Drop all partitions because the group has removed the member, then call the listener if
+        there were partitions."""
         lost = self.owned
         self._queue.hold()
         self._assign(frozenset(), keep=False)
@@ -134,18 +141,18 @@ class Rebalance:
     def on_unsubscribed(self) -> None:
         """Keep the last assignment with the present ids of its topics, for `revoke_unsubscribed()`.
 
-        The kept assignment is used once. It is dropped if the membership has ended, because other
-        members may have committed later offsets since.
+        The kept assignment is used for one commit. If the membership has ended before, it is
+        dropped without a commit, because other members may have committed later offsets.
         """
         self._unsubscribed = self._commits.as_revoked(self._assigned)
         self._assigned = _NOTHING
 
     async def revoke_unsubscribed(self, identity: Identity) -> None:
-        """Commit the finished records of the partitions that `unsubscribe()` has ended, and call
-        the listener."""
+        """Auto-commit the finished records of the partitions that `unsubscribe()` has unassigned,
+        and call the listener. Log errors of the commit."""
         self._queue.hold()
         gone = self._listener_partitions
-        # The group has removed the member, so other members may have the partitions: commit
+        # If the group has removed the member, other members may have the partitions: commit
         # nothing, and report the partitions as lost.
         if identity.generation < 0:
             self.forget_unsubscribed()
@@ -159,29 +166,32 @@ class Rebalance:
         await self._call_revoked(gone)
 
     async def commit_unsubscribed(self, identity: Identity) -> None:
-        """Auto-commit the finished records of the partitions that `unsubscribe()` has ended, once.
-        Raises as `OffsetCommitter.commit`."""
+        """Auto-commit the finished records of the partitions that `unsubscribe()` has unassigned,
+        then forget them, so that a second call commits nothing. Raises as
+        `GroupCommits.commit_revoked`."""
         if self._config.enable_auto_commit:
             await self._commits.commit_revoked(self._unsubscribed, identity, self._commit_limit)
         self.forget_unsubscribed()
 
     def forget_unsubscribed(self) -> None:
-        """Drop the assignments kept for a commit after `unsubscribe()`: this commit could overwrite
-        commits of other members."""
+        """Drop the assignments that are kept for a commit after `unsubscribe()`: the commit is
+        done, or could overwrite commits of other members."""
         self._assigned, self._unsubscribed = _NOTHING, _NOTHING_REVOKED
 
     # -- assignments of the group ------------------------------------------------------------------
 
     async def assign_only(self, assigned: Partitions) -> None:
-        """Assign exactly these partitions after an eager rebalance, all without a position."""
+        """Assign exactly these partitions after an eager rebalance, and call the listener. All
+        partitions begin without a position. Do nothing if the subscription has ended."""
         if self._assign(assigned, keep=False):
             await self._call_assigned(assigned)
 
     # `revoke_all_but` and `assign_all` keep the state of partitions that stay assigned (KIP-429).
 
     async def revoke_all_but(self, kept: Partitions) -> bool:
-        """Revoke all partitions except `kept`. Return whether there were other partitions, even if
-        the group removed the member during the revocation."""
+        """Revoke all partitions except `kept`. Return whether there were such partitions, even if
+        the group removed the member during the revocation: then they stay assigned until
+        `lose_all()`."""
         owned = self.owned
         revoked = owned - kept
         if revoked and await self.revoke(revoked):
@@ -194,14 +204,15 @@ class Rebalance:
     async def assign_all(
         self, assigned: Partitions, topic_ids: Mapping[str, bytes] | None = None
     ) -> None:
-        """Assign `assigned`, which includes all partitions that are assigned now. `topic_ids`: the
-        topic ids by which the group assigned the partitions, if known."""
+        """Assign `assigned`, which includes all partitions that are assigned now, and call the
+        listener for the added partitions. Do nothing if the subscription has ended. `topic_ids`:
+        the ids of the topics, if the group assigns by topic id."""
         added = assigned - self.owned
         if self._assign(assigned, keep=True, topic_ids=topic_ids):
             await self._call_assigned(added)
 
     def release(self) -> None:
-        """Return records to readers again."""
+        """Return records again."""
         self._queue.release()
 
     @property
@@ -218,7 +229,7 @@ class Rebalance:
         if self._listener is not None:
             # Add before the call: a listener that raises must be called for the revocation, too.
             self._listener_partitions |= added
-            # The listener may seek: readers must get no records from the position before the seek.
+            # The listener may seek: no call may return records from the position before the seek.
             self._queue.hold()
             await self._call(self._listener.on_partitions_assigned, added)
 
@@ -242,7 +253,8 @@ class Rebalance:
     def _assign(
         self, partitions: Partitions, *, keep: bool, topic_ids: Mapping[str, bytes] | None = None
     ) -> bool:
-        """Write the assignment. Return False if the subscription has ended."""
+        """Change the assignment. `keep`: partitions that stay assigned keep their state, such as
+        the position. Return False, without a change, if the subscription has ended."""
         before = self.owned
         # Call this while the states of revoked partitions, with their positions, still exist.
         # Include added partitions, because other members may have committed for them since.
@@ -258,8 +270,9 @@ class Rebalance:
         return True
 
     async def _wait_for_application(self, revoked: Partitions) -> None:
-        """Wait until the application asks for more records or has committed, for a part of the
-        rebalance timeout."""
+        """Wait until the application has finished the records of these partitions: it calls for
+        more records, or commits. Return earlier if the group removes the member; after half of the
+        rebalance timeout, log a warning and return."""
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
         deadline = asyncio.get_running_loop().time() + limit
         while self._commits.has_unfinished_records(revoked) and not self._commits.is_removed:

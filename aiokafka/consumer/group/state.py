@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._context import Signal
+from aiokafka._tasks import Signal
 from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import IllegalStateError, KafkaError
 
@@ -22,7 +22,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 
 class MembershipState(enum.Enum):
-    """The next work of the membership task."""
+    """The state of a membership. The values describe the next work of the membership task."""
 
     OUTSIDE = "none: there is no subscription by topics or pattern"
     JOINING = "get an assignment"
@@ -80,15 +80,17 @@ _TRANSITIONS: dict[MembershipState, dict[MembershipState, str]] = {
 
 
 class RejoinFuture:
-    """Makes futures that are done when the member has to join. A program may set the result of a
-    future to make the member join."""
+    """The future behind `_rejoin_needed_fut`, an attribute of aiokafka 0.14 that programs use. Its
+    result is set when the member has to join; a program may set the result to make the member
+    join."""
 
     def __init__(self, request_join: Callable[[str], None]) -> None:
         self._request_join = request_join
         self._future: asyncio.Future[None] | None = None
 
     def get(self, is_needed: bool) -> asyncio.Future[None]:
-        """Return the current future. `is_needed`: whether the member has to join now."""
+        """Return the current future; a new one if the last is done, and the member need not join.
+        `is_needed`: whether the member has to join now, so that the future is done."""
         future = self._future
         if future is None or (future.done() and not is_needed):
             future = self._future = asyncio.get_running_loop().create_future()
@@ -112,11 +114,17 @@ class RejoinFuture:
 class MembershipStateMachine:
     """The state of the membership, the reason to join, and the error that ended the membership.
 
-    Owns: `current`, the state; `reason`, why the member has to join, None without a reason;
-    `error`, why the membership fails or has failed; `failure`, the same error once the state is
-    FAILED; `join_error`, the last error of an incomplete join; whether `start()` waits for the
-    first assignment; whether `stop()` was called. `signal` wakes the membership task and `start()`
-    after changes.
+    Owns:
+
+    - `current`: the state.
+    - `reason`: why the member has to join; None if it need not join.
+    - `error`: why the state is FAILING or FAILED; else None.
+    - `failure`: `error` if the state is FAILED, else None.
+    - `join_error`: the last error since the last complete join; None without an error.
+    - `is_starting`: `start()` waits for the first assignment.
+    - `is_stopping`: `stop()` was called.
+
+    `signal` wakes the membership task and `start()` after changes.
     """
 
     def __init__(self, context: ConsumerContext) -> None:
@@ -137,7 +145,8 @@ class MembershipStateMachine:
     # -- questions ---------------------------------------------------------------------------------
 
     def may_proceed(self) -> bool:
-        """Return whether the member may continue to join or rebalance. Checked after each await."""
+        """Return whether the member may continue to join or rebalance: it is JOINING or JOINED,
+        still subscribed, and not stopping. Checked after each await."""
         is_active = self.current is _S.JOINING or self.current is _S.JOINED
         return is_active and not self.is_stopping and self._subscriptions.is_by_group
 
@@ -146,7 +155,8 @@ class MembershipStateMachine:
         return self.current is MembershipState.JOINED
 
     def phase(self, has_work: bool) -> GroupPhase:
-        """Return the state for `health()`. `has_work`: whether the protocol has work to do."""
+        """Return the state for `health()`. `has_work`: whether the group protocol has to join or
+        reconcile, so that a JOINED member counts as JOINING."""
         if not self._subscriptions.is_by_group:
             return GroupPhase.OUTSIDE
         if self.current is MembershipState.IDLE:
@@ -157,7 +167,8 @@ class MembershipStateMachine:
     # -- changes -----------------------------------------------------------------------------------
 
     def request_join(self, reason: str) -> None:
-        """Make the member join, or rejoin, soon."""
+        """Make the membership task join or rejoin, and log the reason. If there is a reason
+        already, only wake the task."""
         # The first reason is the cause; later reasons before the join are mostly consequences.
         if self.reason is None:
             self._log.info("Joining: %s", reason)
@@ -169,8 +180,8 @@ class MembershipStateMachine:
         self._polls.notify()
 
     def take_reason(self) -> str:
-        """Return and clear the reason to join; "" without a reason. A reason that is set later
-        leads to another join."""
+        """Return and clear the reason to join; "" without a reason. A later reason leads to another
+        join."""
         reason, self.reason = self.reason or "", None
         return reason
 
@@ -183,15 +194,15 @@ class MembershipStateMachine:
         self.join_error = error
 
     def begin_start(self) -> None:
-        """Mark that `start()` waits for the first assignment."""
+        """Record that `start()` waits for the first assignment."""
         self.is_starting = True
 
     def finish_start(self) -> None:
-        """Mark that `start()` no longer waits."""
+        """Record that `start()` no longer waits."""
         self.is_starting = False
 
     def begin_stop(self) -> None:
-        """Mark that `stop()` was called, and wake all waiters."""
+        """Record that `stop()` was called, and wake the tasks that wait for `signal`."""
         self.is_stopping = True
         self.signal.notify()
 
@@ -205,12 +216,14 @@ class MembershipStateMachine:
         self.signal.notify()
 
     def invalidate_assignment(self) -> None:
-        """Return from JOINED to JOINING: a join begins, or the group removed the member."""
+        """Return from JOINED to JOINING: a join begins, or the group removed the member. Keep any
+        other state."""
         if self.current is MembershipState.JOINED:
             self.move(MembershipState.JOINING)
 
     def follow_subscription(self, is_member: bool, is_call_due: bool) -> None:
-        """Move to the state that a new subscription requires. FAILING and LEAVING finish first.
+        """Move to the state that a new subscription requires, and clear the error. In FAILING and
+        LEAVING do nothing: the membership task finishes the present work first.
 
         Args:
             is_member: Whether the group has this member.
@@ -233,25 +246,28 @@ class MembershipStateMachine:
             self._health.look()
 
     def finish_leaving(self) -> None:
-        """Move from LEAVING to the state that the present subscription requires."""
+        """Move from LEAVING to JOINING if there is a subscription by topics or pattern, else to
+        OUTSIDE. Keep any other state."""
         if self.current is MembershipState.LEAVING:
             is_by_group = self._subscriptions.is_by_group
             self.move(MembershipState.JOINING if is_by_group else MembershipState.OUTSIDE)
 
     def finish_idling(self) -> None:
-        """Move from IDLE to JOINING."""
+        """Move from IDLE to JOINING. Keep any other state."""
         if self.current is MembershipState.IDLE:
             self.move(MembershipState.JOINING)
 
     def begin_failing(self, error: BaseException) -> None:
-        """Make the membership task revoke all partitions because of `error`."""
+        """Move to FAILING because of `error`: the membership task then revokes all partitions. In
+        FAILING and FAILED, keep the first error."""
         if self.current not in (MembershipState.FAILING, MembershipState.FAILED):
             self.error = error
             self.move(MembershipState.FAILING)
         self.signal.notify()
 
     def fail(self, error: BaseException) -> None:
-        """End the membership with `error`."""
+        """Move to FAILED because of `error`: all partitions are revoked, or a background task has
+        failed."""
         self.error = error
         self.move(MembershipState.FAILED)
         self._health.look()

@@ -37,14 +37,13 @@ from aiokafka.errors import (
     for_code,
     for_partition,
 )
+from aiokafka.net.connection import DeadlineTimer
 from aiokafka.net.pool import ConnectionGroup
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -88,12 +87,13 @@ _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
 _FIRST_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_MEMBER_VERSION = 9
-# Shortest timeout of a coordinator lookup, in seconds: an unresponsive broker takes a part of the
-# timeout, and a slow broker needs time to respond.
+# A coordinator lookup gives one broker a part of its timeout. Compute this part from at least this
+# many seconds, so that a slow broker has enough time even if the commit or OffsetFetch has less
+# time left. The lookup still ends at the deadline of the commit or OffsetFetch.
 _SHORTEST_SEARCH = 3.0
 
-# Faust looks for these words in the error of a failed commit. With these words Faust continues;
-# without them it crashes.
+# The library Faust looks for these words in the error of a failed commit. If it finds them, it
+# continues; otherwise it crashes.
 ALREADY_REBALANCED = "the group has already rebalanced"
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
@@ -106,7 +106,8 @@ _NOT_A_MEMBER = (
     FencedMemberEpoch,
     StaleMemberEpoch,
 )
-# Errors of OffsetFetch for an outdated member id or epoch. A heartbeat soon brings the new epoch.
+# Errors of OffsetFetch for an outdated member id or epoch. They are retried, because the response
+# to the next heartbeat has the new epoch.
 _OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 
 
@@ -134,13 +135,14 @@ class Identity(NamedTuple):
 
 
 class OffsetsToCommit:
-    """The offsets of one call of `OffsetCommitter.commit`, which updates the attributes for each
-    response."""
+    """The offsets of one call of `OffsetCommitter.commit()`, and what its requests have achieved so
+    far."""
 
     __slots__ = (
-        "doubted_refresh",
+        "doubtful",
         "gone",
         "identity",
+        "max_version",
         "offsets",
         "on_stored",
         "pending",
@@ -165,10 +167,17 @@ class OffsetsToCommit:
         self.topic_ids = topic_ids
         self.identity = identity
         self.on_stored = on_stored
+        self.max_version = None
+        """The newest version of the request that can name all topics. A request has the ids of all
+        topics, or the names of all: without the id of a topic, it needs a version with names."""
+        for tp in offsets:
+            if tp.topic not in topic_ids:
+                self.max_version = _LAST_VERSION_WITH_NAMES
         self.gone: list[KafkaError] = []
         """The errors of partitions whose topic no longer exists."""
-        self.doubted_refresh: int | None = None
-        """Number of the metadata refresh that first showed another id for a topic's name."""
+        self.doubtful: dict[str, int] = {}
+        """The topics whose name has another id in the metadata, each with the number of the refresh
+        that first had another id."""
 
 
 Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
@@ -181,10 +190,13 @@ Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Brok
 def common_refusal(
     refused: Mapping[TopicPartition, BrokerResponseError], wanted: Collection[TopicPartition]
 ) -> BrokerResponseError | None:
-    """Return the error that concerns all `wanted` partitions; None if the partitions have different
-    errors, or some have none.
+    """Return the error that concerns all `wanted` partitions; None if there is none. It is
 
-    Old brokers report an error of the group or its coordinator once for each partition.
+    - NOT_COORDINATOR of any partition, or
+    - the one error that all partitions have. An error of a deleted topic concerns its partitions
+      only.
+
+    Old brokers return an error of the group or its coordinator for each partition.
     """
     for error in refused.values():
         if isinstance(error, NotCoordinatorForGroupError):
@@ -201,9 +213,9 @@ def common_refusal(
 def most_urgent(errors: Iterable[KafkaError]) -> KafkaError:
     """Return the error to raise for several errors, by this order:
 
-    1. An error of the member or of the coordinator. If the error of an unauthorized topic came
-       first, the consumer would not find the new coordinator, for example.
-    2. An error that is not retriable: other attempts would fail as well.
+    1. An error of the member or of the coordinator: if the error of an unauthorized topic were
+       raised instead, the consumer would not look up the new coordinator, for example.
+    2. An error that is not retriable: a retry would fail, too.
     3. A retriable error.
     """
     return min(errors, key=_rank)
@@ -217,8 +229,8 @@ def _rank(error: KafkaError) -> int:
 # -- Offsets that were committed by topic name, and stored for a recreated topic of this name
 
 
-# Largest number of partitions in FormerTopicOffsets. Most of their topics stay deleted, so the
-# offsets would accumulate.
+# Largest number of partitions in FormerTopicOffsets. Most of their topics stay deleted, so without
+# a limit the offsets would accumulate.
 _MOST_STORED = 10_000
 
 
@@ -240,27 +252,28 @@ class FormerTopicOffsets:
     1. A topic is deleted, and its offsets with it. Another topic is created under its name.
     2. The consumer has outdated metadata, and commits a position in the deleted topic. The
        coordinator stores this offset for the new topic.
-    3. Metadata or an assignment has the new topic, and the consumer fetches the group's offset. The
-       consumer would skip the records of the new topic before this offset.
+    3. Metadata or an assignment has the new topic, and the consumer fetches the group's offset.
+       With this offset, it would skip records of the new topic.
 
-    So an offset that this consumer has committed itself, for a topic with another id, is ignored.
-    The offset is forgotten when metadata shows the previous topic again: then the topic existed at
-    the time of the commit, and its offsets are deleted with it. Such offsets of other consumers
-    cannot be recognized.
+    So a fetched offset is ignored if this consumer has committed the same offset by name for a
+    topic with another id. Such offsets of other consumers cannot be recognized.
 
-    Owns: the offsets that were committed by name since their topic was last seen.
+    The offset is forgotten when later metadata has the topic with the id of the commit: then this
+    topic existed at the time of the commit, and its offsets are deleted with it.
+
+    Owns: the offsets that were committed by name since metadata last had the topic with that id.
     """
 
     def __init__(self) -> None:
         self._stored: dict[TopicPartition, _Stored] = {}
 
     def add(self, tp: TopicPartition, topic_id: bytes, offset: int) -> None:
-        """Remember an offset that was committed by the name of the topic with this id."""
+        """Store an offset that was committed by name, for the topic with this id."""
         self._stored[tp] = _Stored(topic_id, offset)
 
     def update(self, cluster: ClusterMetadata) -> None:
-        """Forget the offsets of topics that the metadata has with the same id, and the oldest
-        offsets above the limit."""
+        """Forget the offsets of topics that the metadata has with the same id; and the oldest
+        offsets if there are more than 10,000."""
         if self._stored:
             self._stored = {
                 tp: stored
@@ -272,7 +285,7 @@ class FormerTopicOffsets:
 
     def contains(self, tp: TopicPartition, topic_id: bytes | None, offset: int) -> bool:
         """Return whether a fetched offset belongs to a deleted topic of this name. `topic_id`: the
-        present id of the topic."""
+        present id of the topic; None if unknown (then the result is False)."""
         stored = self._stored.get(tp)
         return (
             stored is not None
@@ -285,16 +298,18 @@ class FormerTopicOffsets:
 # -- Commits without a response, which the coordinator may process after later commits
 
 
-# Longest time in seconds for which a broker may still process requests of a closed connection,
-# counted from the confirmation of a later commit.
+# A broker may still process requests of a closed connection. This many seconds after a newer commit
+# was confirmed, assume that it no longer does.
 _LONGEST_LATENESS = 300.0
+# The shortest and the longest pause in seconds between two checks of the committed offset.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# Largest number of different unanswered offsets to remember for one partition.
+# If more different offsets of one partition got no response, the oldest ones are no longer checked.
 _MOST_VALUES = 100
 
 
 class _UnansweredOffsets:
-    """The commits of one partition without a response, and the next confirmed commit."""
+    """The commits of one partition without a response, and the last commit after them that the
+    coordinator has confirmed (`later`; `since`: loop time of the first such confirmation)."""
 
     __slots__ = ("later", "since", "values")
 
@@ -306,28 +321,27 @@ class _UnansweredOffsets:
 
 
 class UnansweredCommits:
-    """Detects that an older commit was processed after a newer one.
+    """Detects that the coordinator has processed an older commit after a newer one.
 
     1. A commit of offset 5 is sent. Its connection closes, or its timeout expires.
     2. The next commit, of offset 8, is sent on another connection, and is confirmed.
     3. The coordinator processes the first commit. The member and its generation are the same, so
        the coordinator accepts it: the group has stored 5 again, but the consumer assumes 8.
 
-    So for a while after step 2 the consumer fetches the committed offset. If this offset is that of
-    an unanswered commit, the consumer commits the newer offset again. It accepts any other offset:
-    other clients may commit for partitions of manual assignments.
+    So for five minutes after step 2 the consumer fetches the committed offset again and again. If
+    it is the offset of a commit without a response, the consumer commits the newer offset again. It
+    accepts any other offset: other clients may commit for partitions of manual assignments.
 
-    Commits on one connection are processed in order. A response to a commit settles the cancelled
-    commits that were sent before it on the same connection.
+    The coordinator processes the commits of one connection in order. So the response to a commit
+    shows that all earlier commits on the same connection are processed, such as a cancelled commit.
 
-    Owns: by partition, the unanswered commits, the later confirmed commit, and when the first
-    commit after them was confirmed.
+    Owns: `by_partition`.
     """
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, _UnansweredOffsets] = {}
-        """The unanswered commits by partition. Nearly always empty, so callers check this dict
-        before they call a method."""
+        """The commits without a response, by partition. Nearly always empty, so callers check this
+        dict before they call a method."""
 
     def add(
         self,
@@ -335,7 +349,7 @@ class UnansweredCommits:
         connection: BrokerConnection,
         number: int,
     ) -> None:
-        """Add a commit without a response. `number` increases with each commit."""
+        """Add a commit that got no response. `number`: increases with each commit."""
         for tp, entry in offsets.items():
             unanswered = self.by_partition.setdefault(tp, _UnansweredOffsets())
             unanswered.later = None
@@ -354,7 +368,9 @@ class UnansweredCommits:
                 del self.by_partition[tp]
 
     def confirm(self, tp: TopicPartition, entry: CommittedOffset, now: float) -> None:
-        """Record that the coordinator has confirmed a later commit of this partition."""
+        """Record that the coordinator has confirmed the commit `entry`, which is newer than the
+        commits of this partition without a response. `now`: the loop time of the confirmation. Does
+        nothing if each commit of this partition got a response."""
         unanswered = self.by_partition.get(tp)
         if unanswered is not None:
             if unanswered.later is None:
@@ -366,9 +382,10 @@ class UnansweredCommits:
         for tp in [tp for tp in self.by_partition if tp not in kept]:
             del self.by_partition[tp]
 
-    def to_look_up(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions whose committed offset must be checked: a later commit is
-        confirmed. Drop partitions whose confirmation is so old that no late commit is possible."""
+    def to_look_up(self, now: float) -> list[TopicPartition]:
+        """Return the partitions whose committed offset must be checked: a later commit of them was
+        confirmed, and the unanswered commit may still overwrite it. Drop a partition five minutes
+        after the confirmation, when this cannot happen any more."""
         confirmed = {
             tp: unanswered
             for tp, unanswered in self.by_partition.items()
@@ -377,7 +394,7 @@ class UnansweredCommits:
         for tp, unanswered in confirmed.items():
             if now - unanswered.since > _LONGEST_LATENESS:
                 del self.by_partition[tp]
-        return frozenset(confirmed.keys() & self.by_partition.keys())
+        return [tp for tp in confirmed if tp in self.by_partition]
 
     def pause(self, now: float) -> float:
         """Return the seconds to wait before the next check: the age of the last confirmation,
@@ -392,7 +409,9 @@ class UnansweredCommits:
     def overwritten(
         self, found: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets to commit again. `found`: the offsets that the group has stored."""
+        """Return the offsets to commit again: the last confirmed ones of all partitions whose
+        stored offset is that of an earlier commit without a response. `found`: the offsets that the
+        group has stored."""
         again: dict[TopicPartition, CommittedOffset] = {}
         for tp, entry in found.items():
             unanswered = self.by_partition.get(tp)
@@ -404,6 +423,50 @@ class UnansweredCommits:
 
 
 # -- The connection of OffsetCommit and OffsetFetch
+
+
+class _Deadlines:
+    """Deadlines of requests in flight, with one timer: a timeout for each commit would be a large
+    part of its costs.
+
+    Has no reference to the client: the timer would keep an abandoned client in memory.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timer = DeadlineTimer(self._loop, self._on_due)
+        self._is_closed = False
+        self.in_flight: dict[asyncio.Future[Any], float] = {}
+        """The deadline of each request. Its sender removes it, without a change of the timer, which
+        the next request may need."""
+
+    def add(self, sent: asyncio.Future[Any], deadline: float) -> None:
+        """Set TimeoutError as the exception of `sent` at `deadline` (loop time)."""
+        self.in_flight[sent] = deadline
+        if deadline < self._timer.at:
+            self._arm(deadline)
+
+    def close(self) -> None:
+        """Cancel the timer: the consumer stops, and its closing connections end the requests."""
+        self._is_closed = True
+        self._timer.cancel()
+
+    def _arm(self, deadline: float) -> None:
+        if not self._is_closed:
+            self._timer.arm(deadline)
+
+    def _on_due(self) -> None:
+        # A response that arrived before the deadline, while the event loop was blocked, is read in
+        # this iteration of the loop.
+        self._loop.call_soon(self._expire)
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        for sent, deadline in self.in_flight.items():
+            if deadline > now:
+                self._arm(deadline)
+            elif not sent.done():
+                sent.set_exception(asyncio.TimeoutError())
 
 
 class OffsetConnection:
@@ -419,30 +482,33 @@ class OffsetConnection:
        next owner reads the finished records again.
 
     On the second connection the coordinator processes the commit while the group still joins. Until
-    all members have joined, the generation in the commit is valid. Later, the coordinator rejects
-    the commit, which is sent again in the next generation (`GroupMembership.stop()`). LeaveGroup is
-    sent after the commit.
+    all members have joined, the generation in the commit is valid. Afterwards the coordinator
+    rejects the commit, and it is sent again in the next generation (`GroupMembership.stop()`).
+    LeaveGroup is sent after the commit.
 
     Commits must not overtake each other. Callers send one commit at a time for each partition, but
     a cancelled commit may still be in flight:
 
     1. A commit is sent on one of the two connections, and is cancelled.
-    2. A join begins or ends, which selects the other connection.
-    3. The next commit is sent on the other connection. The coordinator may process this commit
-       before the first commit, which then overwrites the newer offset.
+    2. A join begins or ends, so the other connection is selected from now on.
+    3. The next commit is sent on the other connection. The coordinator may process it before the
+       first commit. Then the first commit overwrites the newer offset.
 
     So while a commit is in flight, later requests use its connection, even behind a join.
 
     If the connection closes before the response, the commit may still arrive after later commits:
     see `UnansweredCommits`.
 
-    Owns: the connection of the latest commit; how many calls use it; the unanswered commits.
+    Owns: the connection of the latest commit; the number of calls that use it; the commits without
+    a response.
     """
 
     def __init__(self, client: AIOKafkaClient, held: tuple[type[Request[Any]], ...]) -> None:
-        """Args: held: Requests whose response the coordinator may delay."""
+        """Args: held: Requests whose response the coordinator may delay (joins)."""
         self._client = client
+        self._loop = asyncio.get_running_loop()
         self._held = held
+        self._deadlines = _Deadlines()
         self.unanswered = UnansweredCommits()
         self._latest: tuple[int, BrokerConnection] | None = None
         self._numbers = itertools.count()
@@ -450,43 +516,64 @@ class OffsetConnection:
 
     async def commit(
         self,
+        commit: OffsetsToCommit,
+        deadline: float,
+        make: Callable[[OffsetsToCommit, int], OffsetCommitRequest | None],
+        apply: Callable[[OffsetsToCommit, OffsetCommitResponse], None],
         node_id: int,
-        make: Callable[[int], OffsetCommitRequest | None],
-        max_version: int | None,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-    ) -> OffsetCommitResponse | None:
-        """Send the request that `make(version)` returns, and return the response; None if `make`
-        returns None. `offsets`: the offsets in the request. Raises errors of the connection."""
-        connection = await self.select(node_id)
+    ) -> None:
+        """Send the request that `make(commit, version)` returns, and call `apply` with the
+        response; do nothing if no offset is pending, or `make` returns None. Raises errors of the
+        connection, of `make` and of `apply`, and TimeoutError at `deadline` (loop time)."""
+        # An earlier attempt may have stored some offsets, and moved all others to `gone`.
+        if not commit.pending:
+            return
+        connection = await self.select(node_id, deadline)
         # Set `_latest` before any await, because `select()` reads it for later requests.
         self._latest = node_id, connection
         # Count the call before the wait for a throttled connection: later requests must use
         # this connection, too.
         self._calls += 1
         try:
-            version = connection.pick(OffsetCommitRequest, max_version)
-            request = make(version)
+            version = connection.pick(OffsetCommitRequest, commit.max_version)
+            request = make(commit, version)
             if request is None:
-                return None
+                return
             if not connection.gate.is_open:
-                await connection.gate.wait(self._client.config.request_timeout)
+                async with timeout_after_reading(deadline):
+                    await connection.gate.wait(self._client.config.request_timeout)
             number, sent = next(self._numbers), connection.send_nowait(request, version)
+            self._deadlines.add(sent, deadline)
             try:
                 response = await sent
             except BaseException:
-                self.unanswered.add(offsets, connection, number)
+                self.unanswered.add(commit.pending, connection, number)
                 raise
+            finally:
+                del self._deadlines.in_flight[sent]
             if self.unanswered.by_partition:
                 self.unanswered.settle(connection, number)
-            return response
+            apply(commit, response)
         finally:
             self._calls -= 1
 
-    async def select(self, node_id: int) -> BrokerConnection:
-        """Return the connection for the next request. Raises errors of the connection."""
-        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
+    def close(self) -> None:
+        """Cancel the timer of the deadlines: the client closes its connections next."""
+        self._deadlines.close()
+
+    async def select(self, node_id: int, deadline: float) -> BrokerConnection:
+        """Return the connection for the next request: that of a commit in flight, else the second
+        connection during a join, else the first. Raises errors of the connection, and
+        NodeNotReadyError without a connection at `deadline` (loop time)."""
+        limit = deadline - self._loop.time()
+        connection = await self._client.connection(
+            node_id, ConnectionGroup.COORDINATION, timeout=limit
+        )
         if connection.awaits(*self._held):
-            connection = await self._client.connection(node_id, ConnectionGroup.OFFSETS)
+            limit = deadline - self._loop.time()
+            connection = await self._client.connection(
+                node_id, ConnectionGroup.OFFSETS, timeout=limit
+            )
         if self._latest is None or self._latest[1] is connection:
             return connection
         latest_id, latest = self._latest
@@ -511,6 +598,7 @@ class OffsetCommitter:
         member: ClassicMember | Kip848Member,
     ) -> None:
         client, config = context.client, context.config
+        self._loop = asyncio.get_running_loop()
         self.group_id = group_id
         self.coordinator_health = coordinator_health
         self.member = member
@@ -534,14 +622,15 @@ class OffsetCommitter:
         """Commit offsets for the group.
 
         Retries retriable errors; `on_failure` is called with the error of each failed attempt.
-        Raises KafkaTimeoutError at `deadline` (loop time); CommitFailedError when the coordinator
+        Raises KafkaTimeoutError at `deadline` (loop time); CommitFailedError if the coordinator
         rejects the identity; UnknownTopicOrPartitionError for deleted topics, after the other
-        offsets were stored; other errors of the response. After an error or a cancellation any of
-        the offsets may have been stored.
+        offsets were stored; other errors of the response. After an error or a cancellation, some or
+        all of the offsets may have been stored.
         """
-        began_at = _now()
+        began_at = self._loop.time()
         try:
-            attempt = partial(self._commit_once, commit)
+            make, apply = self._commit_request, self._apply_response
+            attempt = partial(self._connection.commit, commit, deadline, make, apply)
             what = "offsets not committed"
             await self._retry("OffsetCommit", attempt, deadline, what, on_failure)
             if commit.gone:
@@ -554,13 +643,18 @@ class OffsetCommitter:
             plain = {tp: entry.offset for tp, entry in commit.offsets.items()}
             self._interception.committed(plain)
 
+    def close(self) -> None:
+        """Cancel timers, because the consumer stops."""
+        self._connection.close()
+
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets; omit partitions without a committed offset.
 
-        A partition also counts as one without a committed offset if several responses in a row
-        report it as unknown. Waits for open transactions that commit some of the offsets (KIP-447).
+        A partition also counts as one without a committed offset after more than
+        `PATIENCE_WITH_UNKNOWN` responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
+        UNKNOWN_TOPIC_ID. Waits for open transactions that commit some of the offsets (KIP-447).
         Raises KafkaTimeoutError at `deadline` (loop time), and errors that are not retriable, such
         as GroupAuthorizationFailedError, at once.
         """
@@ -569,7 +663,7 @@ class OffsetCommitter:
 
         async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
             nonlocal unknown_in_a_row
-            found, refused = await self._fetch_once(node_id, wanted)
+            found, refused = await self._fetch_once(node_id, wanted, deadline)
             unknown = [tp for tp, error in refused.items() if isinstance(error, _GONE)]
             unknown_in_a_row = unknown_in_a_row + 1 if unknown else 0
             if unknown_in_a_row > PATIENCE_WITH_UNKNOWN:
@@ -587,24 +681,25 @@ class OffsetCommitter:
         self, partitions: Iterable[TopicPartition], on_failure: Callable[[KafkaError], None]
     ) -> Fetched:
         """Return the committed offsets, and the errors of single partitions. Unlike `fetch()`, do
-        not wait for partitions that are unknown or in an open transaction. Raises as `fetch()`,
-        after the request timeout at the latest. `on_failure` is called with the error of each
-        failed attempt."""
+        not retry for partitions that are unknown or in an open transaction. Raises an error of the
+        request or of all partitions if it is not retriable, and KafkaTimeoutError after the request
+        timeout. `on_failure` is called with the error of each failed attempt."""
         wanted = list(partitions)
 
+        deadline = _now() + self._config.client.request_timeout
+
         async def attempt(node_id: int) -> Fetched:
-            found, refused = await self._fetch_once(node_id, wanted)
+            found, refused = await self._fetch_once(node_id, wanted, deadline)
             if (error := common_refusal(refused, wanted)) is not None:
                 raise error
             return found, refused
 
-        deadline = _now() + self._config.client.request_timeout
         what = "committed offsets not read"
         return await self._retry("OffsetFetch", attempt, deadline, what, on_failure)
 
     def is_outage_logged(self) -> bool:
-        """Return whether the log shows an outage of the coordinator, so that waiting calls need no
-        log messages of their own."""
+        """Return whether an outage of the coordinator is logged, so that waiting calls need not log
+        anything."""
         return self.coordinator_health.failing_since is not None
 
     async def _retry(
@@ -615,9 +710,10 @@ class OffsetCommitter:
         what: str,
         on_failure: Callable[[KafkaError], None],
     ) -> T:
-        """Return the result of `attempt(node_id)` with the coordinator's id; retry after retriable
-        errors. Raises KafkaTimeoutError at `deadline` (loop time), with `what` in its text."""
-        loop, client = asyncio.get_running_loop(), self._config.client
+        """Look the coordinator up, and return the result of `attempt(node_id)`. Repeat both after
+        retriable errors and outdated epochs, with a backoff; raise other errors. Raises
+        KafkaTimeoutError at `deadline` (loop time), with `what` in its text."""
+        loop, client = self._loop, self._config.client
         began = loop.time()
         failure: KafkaError | None = None
         delays: Backoff | None = None
@@ -629,29 +725,32 @@ class OffsetCommitter:
         while True:
             node_id: int | None = None
             try:
-                async with timeout_after_reading(deadline):
-                    # Expect a response to each attempt, so that `health()` shows since when the
-                    # response is missing.
-                    due = self.coordinator_health.expect(request)
-                    try:
-                        node_id = await self._client.coordinator(
-                            CoordinationType.GROUP,
-                            self.group_id,
-                            max(deadline, loop.time() + _SHORTEST_SEARCH),
-                            on_lookup_failure,
-                        )
-                        result = await attempt(node_id)
-                    finally:
-                        self.coordinator_health.forgive(due)
-                    self.coordinator_health.succeed()
-                    return result
+                # Expect a response to each attempt, so that `health()` shows since when the
+                # response is missing.
+                due = self.coordinator_health.expect(request)
+                try:
+                    node_id = self._client.known_coordinator(CoordinationType.GROUP, self.group_id)
+                    if node_id is None or self._client.cluster.broker_metadata(node_id) is None:
+                        node_id = None
+                        async with timeout_after_reading(deadline):
+                            node_id = await self._client.coordinator(
+                                CoordinationType.GROUP,
+                                self.group_id,
+                                max(deadline, loop.time() + _SHORTEST_SEARCH),
+                                on_lookup_failure,
+                            )
+                    result = await attempt(node_id)
+                finally:
+                    self.coordinator_health.forgive(due)
+                self.coordinator_health.succeed()
+                return result
             except asyncio.TimeoutError:
                 self._raise_timeout(what, began, failure)
             except KafkaError as error:
                 self._note_failure(error, node_id, began)
                 on_failure(error)
                 if not (error.retriable or isinstance(error, _OUTDATED)):
-                    # A timeout without a cause is less informative than an earlier failure.
+                    # An earlier failure is more informative than a timeout without a cause.
                     has_no_cause = isinstance(error, KafkaTimeoutError) and error.__cause__ is None
                     if has_no_cause and failure is not None:
                         self._raise_timeout(what, began, failure)
@@ -667,8 +766,8 @@ class OffsetCommitter:
         if node_id is not None:
             self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
         self._log.debug("%s", error)
-        # If the coordinator has responded to other requests since, such as heartbeats, only this
-        # request fails: the coordinator has no outage.
+        # If the coordinator has responded to other requests since `began`, such as heartbeats, only
+        # this request fails: the coordinator has no outage.
         if (self.coordinator_health.answered_at or 0.0) <= began:
             self.coordinator_health.note(error)
 
@@ -684,20 +783,6 @@ class OffsetCommitter:
         raise KafkaTimeoutError(text) from reason
 
     # -- commit ------------------------------------------------------------------------------------
-
-    async def _commit_once(self, commit: OffsetsToCommit, node_id: int) -> None:
-        # An earlier attempt may have stored some offsets, and moved all others to `gone`.
-        if not commit.pending:
-            return
-        # A request names all topics by id, or all by name: one topic without a known id requires a
-        # version with names.
-        by_id = commit.topic_ids.keys() >= {tp.topic for tp in commit.pending}
-        last = None if by_id else _LAST_VERSION_WITH_NAMES
-        make = partial(self._commit_request, commit)
-        response = await self._connection.commit(node_id, make, last, commit.pending)
-        if response is None:
-            return
-        self._apply_response(response, commit)
 
     def _commit_request(self, commit: OffsetsToCommit, version: int) -> OffsetCommitRequest | None:
         if version <= _LAST_VERSION_WITH_NAMES:
@@ -731,8 +816,8 @@ class OffsetCommitter:
         return request
 
     def _follow_metadata(self, cluster: ClusterMetadata) -> None:
-        """Update the last ids of all topics in a snapshot; keep the ids of assigned topics that the
-        snapshot lacks."""
+        """Update the last ids from changed metadata; keep the ids of assigned topics that the
+        metadata lacks."""
         assigned = {tp.topic for tp in self._subscriptions.assignment.tps}
         names = cluster.topics(exclude_internal_topics=False) | assigned
         found = [(name, cluster.topic_id(name) or self.last_ids.get(name)) for name in names]
@@ -740,27 +825,39 @@ class OffsetCommitter:
         self._former.update(cluster)
 
     def _refuse_former(self, commit: OffsetsToCommit) -> None:
-        """Move offsets of deleted topics from `pending` to `gone`: a commit by name (before Kafka
-        4.1) would store them for the recreated topics. Raises a retriable error, and requests
-        metadata from another broker, until a second metadata refresh confirms the new topic id."""
-        cluster = self._client.cluster
+        """Remove the offsets of deleted topics from `pending`, and add an error for each offset to
+        `gone`: OffsetCommit with topic names (before Kafka 4.1) would store these offsets for the
+        recreated topics.
+
+        A topic counts as deleted if the metadata has another id for its name, and also had another
+        id at an attempt before the last metadata refresh. If this is the first such attempt for a
+        topic, its id may be outdated: request metadata from another broker, and raise a retriable
+        error.
+        """
+        cluster, refresh = self._client.cluster, self._client.metadata_refresh
+        doubt = ""
         for tp in list(commit.pending):
-            topic_id = commit.topic_ids.get(tp.topic)
-            if topic_id is None or cluster.topic_id(tp.topic) in (None, topic_id):
+            topic_id, current_id = commit.topic_ids.get(tp.topic), cluster.topic_id(tp.topic)
+            if topic_id is None or current_id is None:
+                continue
+            if current_id == topic_id:
+                commit.doubtful.pop(tp.topic, None)
                 continue
             name = f"{tp.topic}-{tp.partition}"
             text = f"{name}: the topic was deleted, and another has its name now"
-            if commit.doubted_refresh is None:
-                commit.doubted_refresh = self._client.metadata_refresh
-            if self._client.metadata_refresh == commit.doubted_refresh:
-                self._client.doubt_metadata(text)
-                raise UnknownTopicId(text)
-            del commit.pending[tp]
-            commit.gone.append(UnknownTopicOrPartitionError(text))
+            if commit.doubtful.setdefault(tp.topic, refresh) == refresh:
+                doubt = doubt or text
+            else:
+                del commit.pending[tp]
+                commit.gone.append(UnknownTopicOrPartitionError(text))
+        if doubt:
+            self._client.doubt_metadata(doubt)
+            raise UnknownTopicId(doubt)
 
-    def _apply_response(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
-        """Remove stored offsets from `pending`, and move the errors of deleted topics to `gone`.
-        Raises the most urgent error of the remaining partitions."""
+    def _apply_response(self, commit: OffsetsToCommit, response: OffsetCommitResponse) -> None:
+        """Remove stored offsets and those of deleted topics from `pending`, and add the errors of
+        deleted topics to `gone`. Raises the most urgent error of the other partitions, and
+        KafkaProtocolError if the response lacks partitions."""
         by_id = {topic_id: name for name, topic_id in commit.topic_ids.items()}
         failures: list[KafkaError] = []
         for topic in response.topics:
@@ -769,7 +866,7 @@ class OffsetCommitter:
                 tp = TopicPartition(name, p.partition_index)
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
-                    # Do not send a stored offset again in a retry: a later offset may be stored by
+                    # A retry must not send a stored offset again: a later offset may be stored by
                     # then.
                     if (stored := commit.pending.pop(tp, None)) is not None:
                         if topic.topic_id == ZERO_UUID and name in commit.topic_ids:
@@ -779,7 +876,7 @@ class OffsetCommitter:
                         if commit.on_stored is not None:
                             commit.on_stored(tp)
                 elif error in _GONE:
-                    # Do not retry: that does not restore the topic.
+                    # Do not retry: the topic does not exist any more.
                     commit.pending.pop(tp, None)
                     self._client.request_metadata(f"commit: {tp.topic} is gone")
                     text = f"{tp.topic}-{tp.partition}: offset not committed"
@@ -794,7 +891,8 @@ class OffsetCommitter:
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
-            # FENCED_INSTANCE_ID is no rebalance: a second program runs with the same instance id.
+            # FENCED_INSTANCE_ID is not caused by a rebalance: another program runs with the same
+            # instance id.
             why = "" if error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
             failed = CommitFailedError(f"{tp}: {why}{error.__name__}")
             failed.__cause__ = error(self._refused_party(error, tp))
@@ -811,16 +909,19 @@ class OffsetCommitter:
 
     # -- fetch -------------------------------------------------------------------------------------
 
-    async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
-        connection = await self._connection.select(node_id)
-        # Name topics by the ids with which the coordinator assigned them (KIP-848): the coordinator
-        # may still have offsets of a deleted topic with the same name. Without such ids use names,
+    async def _fetch_once(
+        self, node_id: int, wanted: list[TopicPartition], deadline: float
+    ) -> Fetched:
+        connection = await self._connection.select(node_id, deadline)
+        # Send the topic ids by which the coordinator has assigned the topics (KIP-848): for a name,
+        # the coordinator may still have offsets of a deleted topic. Without such ids send names,
         # because ids in metadata may be those of a deleted topic.
         topic_ids = self._subscriptions.assignment.topic_ids
         by_id = topic_ids.keys() >= {tp.topic for tp in wanted}
         version = connection.pick(OffsetFetchRequest, None if by_id else _LAST_VERSION_WITH_NAMES)
         request = self._fetch_request(wanted, topic_ids, version)
-        response = await connection.request(request, version=version)
+        async with timeout_after_reading(deadline):
+            response = await connection.request(request, version=version)
         if version > _LAST_VERSION_WITH_NAMES:
             names = {topic_id: name for name, topic_id in topic_ids.items()}
             for group in response.groups:
@@ -863,9 +964,9 @@ class OffsetCommitter:
     ) -> Fetched:
         """Return the offsets and the errors; a partition in neither has no committed offset.
 
-        A partition that the response lacks is unknown to the coordinator. In versions without an
-        error of the group, partitions are also missing while the coordinator is loading: then raise
-        the retriable KafkaProtocolError.
+        A partition that the response lacks has UnknownTopicOrPartitionError. But in versions
+        without an error of the group, partitions are also missing while the coordinator is loading:
+        then raise the retriable KafkaProtocolError. Raises the error of the group.
         """
         group = response.groups[0] if response.groups else response
         if group.error_code:

@@ -36,9 +36,9 @@ from aiokafka.errors import (
     for_code,
     for_partition,
 )
-from aiokafka.protocol.messages import list_offsets as messages
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
+from aiokafka.protocol.messages import fetch as messages
+from aiokafka.protocol.messages.fetch import (
+    ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -55,15 +55,16 @@ __all__ = ["EARLIEST", "LATEST", "EpochEnd", "OffsetLookup", "OffsetSpec"]
 
 
 class OffsetSpec(NamedTuple):
-    """A position to look up: one of Kafka's special timestamps, or the time `age` seconds ago."""
+    """A position to look up: the special timestamp of the earliest or latest offset, or the time
+    `age` seconds ago."""
 
     timestamp: int
     age: float | None = None
 
     @classmethod
     def from_policy(cls, policy: str, duration: float | None) -> OffsetSpec | None:
-        """Return the spec of an `auto_offset_reset`; None for "none". `duration`: seconds of
-        by_duration (KIP-1106)."""
+        """Return the spec of an `auto_offset_reset`; None for "none". `duration`: for "by_duration"
+        (KIP-1106) the number of seconds, else None."""
         if duration is not None:
             return cls(0, duration)
         return {"earliest": EARLIEST, "latest": LATEST, "none": None}[policy]
@@ -79,14 +80,14 @@ EARLIEST = OffsetSpec(messages.EARLIEST)
 LATEST = OffsetSpec(messages.LATEST)
 
 
-# Since version 2 the request has the current leader epoch, so that brokers can reject an outdated
-# client or leader (KIP-320).
+# Since this version OffsetForLeaderEpoch has the current leader epoch, so that a broker can reject
+# an outdated client, or notice that it is itself no longer the leader (KIP-320).
 _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd:
-    """The end offset of the requested leader epoch, or of the largest epoch before. Both fields are
-    -1 if unknown."""
+    """The end offset of the requested leader epoch; or, if the leader has no record of it, of the
+    largest earlier epoch (`leader_epoch`). Both fields are -1 if unknown."""
 
     __slots__ = ("end_offset", "leader_epoch")
 
@@ -96,7 +97,7 @@ class EpochEnd:
 
 
 class EpochQuery:
-    """A position to validate: the epoch of the record before it, and the leader's present epoch."""
+    """The epochs for the validation of a position: of the record before it, and of the leader."""
 
     __slots__ = ("current_epoch", "offset_epoch")
 
@@ -111,7 +112,7 @@ EpochEnds = dict[TopicPartition, EpochEnd | type[BrokerResponseError]]
 
 
 class OffsetLookup:
-    """Sends ListOffsets and OffsetForLeaderEpoch to partition leaders. Owns nothing."""
+    """Sends ListOffsets and OffsetForLeaderEpoch to partition leaders. Has no state."""
 
     def __init__(
         self, client: AIOKafkaClient, config: ConsumerConfig, fenced_epochs: FencedEpochs
@@ -120,18 +121,26 @@ class OffsetLookup:
         self._config = config
         self._fenced_epochs = fenced_epochs
 
-    async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    async def ask(
+        self, node_id: int, wanted: Mapping[TopicPartition, int], isolation: int | None = None
+    ) -> Offsets:
         """Send a ListOffsets to one broker, and return its result for each partition.
 
-        `wanted`: by partition, a timestamp, EARLIEST or LATEST. Raises as `client.send`, and
-        UnsupportedVersionError for a timestamp before Kafka 0.10.1; errors of single partitions are
-        values of the result.
+        Args:
+            node_id: The broker.
+            wanted: By partition, a timestamp, EARLIEST or LATEST.
+            isolation: The isolation level, by default as configured.
+
+        Raises the errors of `client.send`, and UnsupportedVersionError for a timestamp if the
+        broker is older than Kafka 0.10.1; errors of single partitions are values of the result.
         """
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
         known = {tp: self._client.cluster.leader_epoch(tp) for tp in wanted}
         epochs = {tp: self._fenced_epochs.epoch_to_send(tp, epoch) for tp, epoch in known.items()}
-        request = list_offsets(wanted, epochs.__getitem__, int(self._config.read_committed))
+        if isolation is None:
+            isolation = int(self._config.read_committed)
+        request = list_offsets(wanted, epochs.__getitem__, isolation)
         found = offsets_in(await self._client.send(node_id, request))
         self._note_errors(node_id, epochs, found)
         return found
@@ -139,14 +148,14 @@ class OffsetLookup:
     def _note_errors(
         self, node_id: int, epochs: Mapping[TopicPartition, int], found: Offsets | EpochEnds
     ) -> None:
-        """Count the leader epochs that a broker rejected, see `FencedEpochs`."""
+        """Pass the errors of partitions, with the requested leader epochs, to `FencedEpochs`."""
         for tp, answer in found.items():
             if isinstance(answer, type) and tp in epochs:
                 self._fenced_epochs.on_error(node_id, tp, epochs[tp], answer)
 
     async def _need_timestamps(self, node_id: int) -> None:
-        """Raise UnsupportedVersionError if the broker can only find whole segments by time (before
-        Kafka 0.10.1)."""
+        """Raise UnsupportedVersionError if the broker (before Kafka 0.10.1) cannot find a single
+        record by time: it returns the start of a log segment."""
         connection = await self._client.connection(node_id)
         if connection.pick(ListOffsetsRequest) == 0:
             raise UnsupportedVersionError(
@@ -159,9 +168,10 @@ class OffsetLookup:
         """Send an OffsetForLeaderEpoch to one broker. Return the ends of leader epochs; None if the
         broker is too old for this request.
 
-        Raises as `client.send`; errors of single partitions are values of the result.
+        Raises like `client.send`; errors of single partitions are values of the result.
         """
-        await self._client.connection(node_id)  # the connection learns the broker's versions
+        # The broker's API versions are known as soon as there is a connection.
+        await self._client.connection(node_id)
         versions = self._client.versions(node_id)
         if versions is not None and not _knows_epochs(versions.api_versions):
             return None
@@ -200,7 +210,8 @@ class OffsetLookup:
     async def find(
         self, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the offset of each partition for its timestamp in `wanted`, with retries.
+        """Return the offset of each partition for its timestamp in `wanted`. Retry after retriable
+        errors.
 
         Raises KafkaTimeoutError at `deadline` (loop time), with the missing partitions and the
         reasons. Raises errors that are not retriable, such as TopicAuthorizationFailedError, at
@@ -225,16 +236,17 @@ class OffsetLookup:
         return found
 
     async def _learn(self, topics: Iterable[str], deadline: float) -> None:
-        """Request metadata of the topics without metadata, and wait for one response, even if it
-        lacks some topics: a topic that does not exist must not delay the others."""
+        """Request metadata of the topics that have none, and wait for the first response, until
+        `deadline` at most. Do not wait for topics that the response lacks: a topic that does not
+        exist must not delay the look-up in other topics."""
         found = [self._client.add_topic(topic) for topic in topics]
         unknown = [future for future in found if not future.done()]
         if unknown:
             await asyncio.wait(unknown, timeout=deadline - asyncio.get_running_loop().time())
 
     def _without_leader(self, tp: TopicPartition) -> KafkaError:
-        """Return the error of a partition without a leader. Raises this error if it is not
-        retriable."""
+        """Return the error of a partition without a leader. Raises TopicAuthorizationFailedError
+        and InvalidTopicError, which are not retriable."""
         code = self._client.cluster.topic_error(tp.topic)
         if not code:
             return LeaderNotAvailableError(f"{tp} has no known leader")
@@ -247,7 +259,8 @@ class OffsetLookup:
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
         """Send one request to each leader, concurrently. Return the offset or a retriable error by
-        partition. `number`: the number of this round, from 1."""
+        partition; after errors, request metadata. Raises errors that are not retriable. `number`:
+        the number of this round, from 1."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
@@ -259,7 +272,7 @@ class OffsetLookup:
                 answers[tp] = self._without_leader(tp)
             else:
                 by_leader.setdefault(leader, {})[tp] = timestamp
-        # Each request ends at the deadline. The next round has the partitions without an offset.
+        # Each request ends at the deadline, so a slow leader cannot delay this round beyond it.
         parts = await together(
             self._ask_within(node_id, part, deadline) for node_id, part in by_leader.items()
         )
@@ -276,8 +289,9 @@ class OffsetLookup:
     async def _ask_within(
         self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Return the offsets from one broker. Retriable errors are values of the result; other
-        errors are raised."""
+        """Return the offsets from one broker, until `deadline`. Retriable errors, a missing
+        response and missing partitions are values of the result; other errors are raised. An offset
+        of -1: no record is as late as the timestamp, or the records have no timestamps."""
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)
@@ -294,7 +308,7 @@ class OffsetLookup:
         for tp, answer in found.items():
             if isinstance(answer, FoundOffset):
                 answers[tp] = answer
-            # The records have no timestamps, so no record can be found by time.
+            # The record format (before Kafka 0.10) has no timestamps, so no record can be found.
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
             elif is_transient(answer):
@@ -310,8 +324,9 @@ class OffsetLookup:
         pending: Mapping[TopicPartition, int],
         reasons: Mapping[TopicPartition, str],
     ) -> None:
-        """Wait before the next round of requests. Raises KafkaTimeoutError if the round would begin
-        after `deadline`."""
+        """Wait `delay` seconds before the next round of requests. If a partition has no leader now,
+        wait only until all have one. Raises KafkaTimeoutError, with `reasons`, if the round would
+        begin after `deadline`."""
         now = asyncio.get_running_loop().time()
         if now + delay >= deadline:
             why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
@@ -324,8 +339,8 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # Wait for metadata instead of a plain sleep. This wait raises when the client is closed;
-        # without a leader, there is no request that would raise.
+        # Wait for metadata instead of a plain sleep, because this wait also raises if the client is
+        # closed. Without a leader no request is sent, so nothing else would raise.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"
             await self._client.wait_for_metadata(has_leaders, now + delay, why)

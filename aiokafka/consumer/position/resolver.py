@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
 from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_transient
+from aiokafka._tasks import Signal, together
 from aiokafka.cluster import ClusterMetadata, TopicInfo
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._context import Signal
 from aiokafka.consumer._partition_state import (
     NO_EPOCH,
     PATIENCE_WITH_UNKNOWN,
@@ -34,6 +34,8 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     LogTruncationError,
     NoOffsetForPartitionError,
+    OffsetNotAvailable,
+    OffsetOutOfRangeError,
     UnknownError,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -44,6 +46,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._metadata.leader_votes import LeaderVotes
     from aiokafka._tasks import TaskOwner
     from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.fetch.fetcher import ChangedTopic, FetchTargets
@@ -56,12 +59,15 @@ __all__ = ["NewPartitions", "OffsetResolver"]
 # -- Partitions that were created while the consumer was reading their topic. No I/O
 
 
-# How long a partition is new, in units of `metadata_max_age_ms`: the group's leader has to refresh
-# the metadata, and the group has to rebalance. Later, another member may have read the partition.
+# A created partition counts as new, so that it is read from its beginning, for `_AGES` times
+# `metadata_max_age_ms`, at least `_SHORTEST_NEW` seconds: before it can be assigned, the group's
+# leader has to refresh its metadata, and the group has to rebalance. After this time another member
+# may have read the partition already, so the reset policy applies.
 _AGES = 2
 _SHORTEST_NEW = 60.0
 
-# Deleted topics to remember for a pattern subscription, beyond the number of existing topics.
+# With a subscription pattern: `_seen`, the topics seen so far, may have twice as many topics as the
+# cluster, and this many more. Beyond that, deleted topics are dropped from `_seen`.
 _SPARE_NAMES = 1000
 
 
@@ -78,13 +84,17 @@ class _Topic:
 class NewPartitions:
     """Distinguishes partitions that were created after the subscription from older partitions.
 
-    The partitions in the first metadata of a topic after the subscription are old; if the topic did
-    not exist, it has no old partitions. Partitions in later metadata, and all partitions of a
-    recreated topic, are new: all their records were written after the subscription. A partition
-    stays new for some minutes, and while `keep()` is called.
+    A partition is old if it is in the first metadata of its topic after the subscription. Any other
+    partition is new, because all its records were written after the subscription:
 
-    Owns: the known partitions of each topic in use (with a pattern: of all topics); until when
-    partitions are new.
+    - A broker has reported after the subscription that the topic does not exist.
+    - Only later metadata has the partition.
+    - The topic was recreated.
+
+    A partition stays new for some minutes, and as long as `keep()` is called.
+
+    Owns: the known partitions of each subscribed topic (with a pattern: of all topics); the time
+    until which a partition is new.
     """
 
     def __init__(self, subscriptions: SubscriptionState, metadata_max_age: float) -> None:
@@ -94,22 +104,24 @@ class NewPartitions:
         self._seen: dict[str, _Topic] = {}
         self._has_seen_all = False
         self._until: dict[TopicPartition, float] = {}
-        # Topic metadata from before the subscription, which may miss topics created since.
+        # Topic metadata from before the subscription. It does not show that a topic is missing now.
         self._stale: dict[str, TopicInfo] = {}
 
     def is_new(self, tp: TopicPartition) -> bool:
-        """Return whether `tp` was created after the subscription, in the last minutes. Such a
+        """Return whether `tp` was created after the subscription, and still counts as new. Such a
         partition is read from its beginning instead of by the reset policy."""
         until = self._until.get(tp)
         return until is not None and _now() < until
 
     def keep(self, tp: TopicPartition) -> None:
-        """Extend the time for which a new partition is new: its position is being looked up."""
+        """Make a new partition stay new for another minute, because its position is looked up. Do
+        nothing for other partitions."""
         if tp in self._until:
             self._until[tp] = max(self._until[tp], _now() + _SHORTEST_NEW)
 
     def update(self, cluster: ClusterMetadata) -> None:
-        """Compare a metadata snapshot and the present subscription with the known partitions."""
+        """Find new partitions in the metadata of the subscribed topics. Drop partitions whose time
+        has ended, and topics that are no longer subscribed to."""
         if self._subscriptions.subscription is not self._subscription:
             self._follow(cluster)
         if self._subscriptions.pattern is None:
@@ -144,7 +156,7 @@ class NewPartitions:
         topic_id = cluster.topic_id(name)
         if seen is None:
             seen = _Topic(topic_id, frozenset() if is_late else numbers)
-        # The topic was recreated: all its partitions are new.
+        # If the topic was recreated, all its partitions are new.
         elif topic_id is not None and seen.topic_id not in (None, topic_id):
             seen = _Topic(topic_id, frozenset())
         if numbers is not seen.partitions:
@@ -158,7 +170,8 @@ class NewPartitions:
         """Return whether a broker has reported since the subscription that the topic does not
         exist."""
         info = cluster.topic_info(name)
-        # Each response creates a new object, so the same object is outdated metadata.
+        # Each response creates a new object, so the same object as before the subscription is
+        # outdated.
         if info is None or info is self._stale.get(name):
             return False
         return bool(cluster.missing_topics((name,)))
@@ -172,33 +185,60 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+_Identity = tuple[int, Phase, int, int]
+
+
+def _identity(state: PartitionState) -> _Identity:
+    """Return what identifies the position that a request is for. If it has changed by the time of
+    the response, there was a seek, a reset or a change of the leader, and the response is void."""
+    return state.epoch, state.phase, state.cursor.offset, state.cursor.leader_epoch
+
+
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# After this number of responses in a row from leaders with an older epoch than the position, the
-# topic counts as recreated. A few such responses may come from a former leader that is partitioned
-# off.
+# A former leader that has lost its connection to the other brokers may send wrong responses. After
+# more than this number of such responses in a row, assume that they are right:
+# - A leader has an older epoch than the position: the topic was recreated.
+# - According to metadata, another broker is the leader: apply the response nevertheless.
+# - OFFSET_OUT_OF_RANGE, although the log has the position: the position is lost.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
-_Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
-_Request = Callable[[], Coroutine[Any, Any, None]]
+# If no other broker has confirmed or denied that the sender is the leader, because none has
+# responded: after more than this number of responses in a row, apply the response unconfirmed.
+_PATIENCE_WITHOUT_VOTES = 3
+
+# A response that would make the consumer skip records or read them again: the partition, the error
+# for `health()` while other brokers do not confirm that the sender is the leader, and the function
+# that applies the response.
+_Claim = tuple[PartitionState, type[BrokerResponseError], Callable[[], None]]
+_Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, list[_Claim]]]
+_Request = Callable[[], Coroutine[Any, Any, list[_Claim]]]
 
 
 class OffsetResolver:
-    """Finds the position of each partition: the committed offset, or the offset of the reset
-    policy. Validates positions when the leader changes.
+    """Finds the position of each partition: the committed offset, or else the offset of the reset
+    policy. Validates positions after a change of the leader.
 
     A newly assigned partition gets its position in these steps:
 
     1. It is assigned: UNSET. The Fetcher wakes the resolver, and does not fetch the partition.
-    2. OffsetFetch returns the committed offset. While an open transaction commits offsets of the
-       partition, the coordinator returns an error, and only this partition is requested again: from
-       an older offset, records of the transaction would be processed twice (KIP-447).
+    2. OffsetFetch returns the committed offset. If an open transaction commits an offset of the
+       partition, the coordinator returns an error, and only this partition is requested again. With
+       the older offset, the records of the transaction would be processed twice (KIP-447).
     3. A committed offset becomes the position. If its leader epoch differs from the leader's, the
-       leader first returns the end of that epoch (VALIDATING): its log may be truncated.
+       position is compared with the leader's log first, which may be truncated (VALIDATING).
     4. Without a committed offset the reset policy applies (RESETTING): ListOffsets to the leader.
        A partition that was created after the subscription is read from its beginning, even with
        the policy "latest".
     5. The position is known: READY. The Fetcher requests records.
+    6. The leader does not have the position: OUT_OF_RANGE. ListOffsets returns the bounds of its
+       log. If the log begins after the position, the reset policy applies. If the log ends before
+       the position, the broker may be a former leader.
+
+    A former leader that has lost its connections to the other brokers still responds as the leader,
+    and before Kafka 2.1 no leader epoch shows that it is outdated. So before a response makes the
+    consumer skip records or read them again, other brokers have to confirm that the sender is the
+    leader (`_confirm()`).
 
     While a request is in flight, the application may call `seek()`, or the group may revoke the
     partition. A seek or revocation raises the `epoch` of the PartitionState, and the response is
@@ -206,7 +246,8 @@ class OffsetResolver:
     brokers run concurrently, so that a slow broker delays only its own partitions. Each partition
     has its own backoff.
 
-    Owns: the partitions with a request in flight; its NewPartitions.
+    Owns: the partitions with a request in flight; the NewPartitions (with the policy "latest");
+    the LeaderVotes.
     """
 
     def __init__(
@@ -228,8 +269,8 @@ class OffsetResolver:
         self._targets = targets
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
-        # `_spec_of()` compares by identity, so this is a copy: `seek_to_end()`, which uses LATEST,
-        # means the end even of a new partition.
+        # A copy, because `_spec_of()` compares with it by identity: after `seek_to_end()`, which
+        # uses LATEST itself, even a new partition is read from its end.
         self._policy = None if policy is None else OffsetSpec(*policy)
         self._policy_of_losses = policy
         self._new_partitions: NewPartitions | None = None
@@ -241,6 +282,7 @@ class OffsetResolver:
         self._signal = Signal()
         self._is_woken = False
         self._in_flight: set[PartitionState] = set()
+        self._votes: LeaderVotes | None = None
 
     def wake(self) -> None:
         """Make `run()` check all partitions, because a partition may need a position."""
@@ -250,8 +292,8 @@ class OffsetResolver:
     async def run(self) -> None:
         """Look up positions whenever partitions need them, until cancelled."""
         while True:
-            # `_dispatch` may change partitions, which calls `wake()`. Then check them again at
-            # once.
+            # `_dispatch()` may change a partition, and the change calls `wake()`. Then check all
+            # partitions again at once.
             self._is_woken = False
             self._dispatch(asyncio.get_running_loop().time())
             if not self._is_woken:
@@ -259,34 +301,35 @@ class OffsetResolver:
 
     @property
     def is_looking(self) -> bool:
-        """Whether a partition with a leader still needs a position, and no request for it
-        failed."""
+        """Whether there is a partition with a leader that needs a position, and whose requests have
+        not failed."""
         return any(
             state.needs_offset and not state.retry.failures and state.target.node_id is not None
             for state in self._subscriptions.assignment.states()
         )
 
     def update_new_partitions(self) -> None:
-        """Find new partitions, for the policy "latest", after a change of the assignment or the
-        metadata."""
+        """With the policy "latest", find new partitions after a change of the assignment or the
+        metadata. With another policy, do nothing."""
         if self._new_partitions is not None:
             self._new_partitions.update(self._client.cluster)
 
     # -- invalid positions -------------------------------------------------------
 
     def on_topic_changed(self, other: ChangedTopic) -> None:
-        """Reset the positions in a recreated topic; restore the positions in a topic that was seen
-        before.
+        """Continue at the positions of a topic with the same id, if it was seen before. Reset the
+        positions in a recreated topic.
 
         1. A topic is recreated. A broker reports the new topic, and the positions are reset.
-        2. The next metadata comes from an outdated broker, which still has the deleted topic.
+        2. The next metadata comes from a broker with outdated metadata, and has the deleted topic.
         3. The next metadata has the new topic again. With the positions in the deleted topic,
            records of the new topic would be skipped or returned twice. So each topic id has its own
            positions.
 
-        If no fetch of a partition got a response, its position may belong to the new topic already:
-        the coordinator and the leaders find the topic by its name, and may be newer than the
-        metadata. The position is then looked up again.
+        If no fetch of a partition got a response yet, its position may belong to the new topic
+        already: the coordinator and the leaders find the topic by its name, and may know the new
+        topic before the metadata does. Then the position is looked up again, else the new topic is
+        read from its beginning.
         """
         topic, outdated = other.name, []
         for state in self._subscriptions.assignment.states():
@@ -307,25 +350,20 @@ class OffsetResolver:
                 self.begin_again(state)
 
     def begin_again(self, state: PartitionState) -> None:
-        """Read a partition of a recreated topic from its beginning: all its records are new."""
+        """Read a partition of a recreated topic from its beginning, because all its records are
+        new. With the policy "none", use the committed offset."""
         state.reset(None if self._policy is None else EARLIEST)
 
-    def on_out_of_range(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
-        """Apply the reset policy to a position that is not in the log. Without a policy, report
-        `failure`."""
+    def on_out_of_range(self, state: PartitionState) -> None:
+        """Find out whether a position is lost after OFFSET_OUT_OF_RANGE from the leader. Do nothing
+        if the position is not READY."""
+        if state.phase is not Phase.READY:
+            return  # the position is being compared with the log of a new leader
         client = self._config.client
         now = asyncio.get_running_loop().time()
-        if self._policy is None:
-            # The application gets the error, and has to seek. Until then, further fetches fail in
-            # the same way, so send them rarely.
-            state.retry.wait_until(now + client.retry_backoff_max)
-            self._queue.report(state, failure)
-            return
         self._log.debug("%s: offset %s is out of range", state.tp, state.cursor.offset)
-        # Apply the reset policy to new partitions too: the broker has already reported the offset
-        # as out of range.
-        state.lose(self._policy_of_losses)
         state.retry.lose(now, client.retry_backoff, client.retry_backoff_max)
+        state.begin_check()
 
     # -- requests -------------------------------------------------------------------
 
@@ -344,6 +382,7 @@ class OffsetResolver:
         if due:
             self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "ListOffsets")
             self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
+            self._ask_leaders(due, Phase.OUT_OF_RANGE, self._ask_bounds, "ListOffsets")
 
     def _keep_new(self, waiting: Iterable[PartitionState]) -> None:
         if self._new_partitions is not None:
@@ -384,36 +423,71 @@ class OffsetResolver:
     async def _ask_node(self, node_id: int, ask: _Request, request: str) -> None:
         node_health = self._targets.health_of(node_id)
         if node_health is None:
-            await ask()
-            return
-        with node_health.asked(request):
-            try:
-                await ask()
-            except KafkaError as error:
-                node_health.note(error)
-                raise
-        # Record the success here: a paused partition has no fetch that would record a success.
-        node_health.succeed()
+            claims = await ask()
+        else:
+            with node_health.asked(request):
+                try:
+                    claims = await ask()
+                except KafkaError as error:
+                    node_health.note(error)
+                    raise
+            # Record the success here: a paused partition has no fetch that would record a success.
+            node_health.succeed()
+        if claims:
+            await self._confirm(node_id, claims)
 
-    def _start(self, ask: _Request, states: list[PartitionState], name: str) -> None:
+    async def _confirm(self, node_id: int, claims: list[_Claim]) -> None:
+        """Apply responses that make the consumer skip records or read them again, if other brokers
+        confirm that their sender is the leader. Otherwise back off; the request is repeated to the
+        leader in the metadata at that time. After several attempts, apply unconfirmed responses,
+        too."""
+        if self._votes is None:
+            # Import this module only for clients that need it.
+            from aiokafka._metadata.leader_votes import LeaderVotes
+
+            self._votes = LeaderVotes(self._client, self._tasks)
+        votes = self._votes
+        asked = [_identity(state) for state, _, _ in claims]
+        answers = await together(votes.confirm(state.tp, node_id) for state, _, _ in claims)
+        for (state, error, apply), identity, is_leader in zip(claims, asked, answers, strict=True):
+            if _identity(state) != identity:
+                continue
+            if not is_leader:
+                state.retry.note_doubt()
+                patience = _PATIENCE_WITHOUT_VOTES
+                if is_leader is False:
+                    patience = _PATIENCE_WITH_OLD_LEADERS
+                if state.retry.doubts <= patience:
+                    self._postpone(state, error)
+                    continue
+            apply()
+
+    def _start(
+        self,
+        ask: Callable[[], Coroutine[Any, Any, None]],
+        states: list[PartitionState],
+        name: str,
+    ) -> None:
         self._in_flight.update(states)
         now = asyncio.get_running_loop().time()
         for state in states:
             state.retry.begin(now)
         self._tasks.start(self._finish(ask, states), name=name)
 
-    async def _finish(self, ask: _Request, states: list[PartitionState]) -> None:
-        """Await a request. Then allow other requests for its partitions."""
+    async def _finish(
+        self, ask: Callable[[], Coroutine[Any, Any, None]], states: list[PartitionState]
+    ) -> None:
+        """Await a request; back off after an error. Then allow other requests of its partitions."""
         try:
-            # The task starts in a later turn of the loop. If all positions are known by then, no
-            # request is needed.
+            # The task starts in a later iteration of the event loop. If all positions are known by
+            # then, no request is needed.
             if any(state.needs_offset for state in states):
                 await ask()
         except KafkaError as error:
             self._on_failure(states, error)
         finally:
-            # After a seek or reset during the request, the response was ignored, and the partition
-            # may need another request at once.
+            # If there was a reset during the request, the response was ignored, and the partition
+            # needs another request at once: `wake()`.
             self._in_flight.difference_update(states)
             self._queue.positions.notify()
             self.wake()
@@ -449,24 +523,26 @@ class OffsetResolver:
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
 
     def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
-        """Count an error of the coordinator. Return whether the partition has no committed offset:
-        it has a leader, but several responses of the coordinator had UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return whether the partition counts as one without a committed offset: it has a leader,
+        but more than `PATIENCE_WITH_UNKNOWN` responses in a row of the coordinator, including
+        `error`, were UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID."""
         is_unknown = isinstance(error, (UnknownTopicOrPartitionError, UnknownTopicId))
         if not is_unknown or state.target.node_id is None:
             return False
         state.retry.note_doubt()
         return state.retry.doubts > PATIENCE_WITH_UNKNOWN
 
-    async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> None:
+    async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> list[_Claim]:
         epochs = {state: state.epoch for state in states if state.phase is Phase.RESETTING}
         specs = {state.tp: self._spec_of(state) for state in epochs}
         ends = await self._ask_ends(node_id, specs)
         found = await self.lookup.ask(node_id, {tp: s.timestamp_now() for tp, s in specs.items()})
+        claims: list[_Claim] = []
         was_reset: list[TopicPartition] = []
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
             if isinstance(answer, FoundOffset) and answer.offset < 0:
-                # All records are older than the requested time: start at the end (KIP-1106).
+                # All records are older than the requested time: continue at the end (KIP-1106).
                 answer = ends.get(state.tp, answer)
             if state.epoch != epoch or state.phase is not Phase.RESETTING:
                 continue
@@ -474,30 +550,106 @@ class OffsetResolver:
                 self._on_refused(state, answer)
             elif answer.offset >= 0:
                 is_end = specs[state.tp] == LATEST or answer is ends.get(state.tp)
-                if state.lost_at >= 0:
-                    self._note_skipped(state, answer.offset)
-                state.move(answer.offset, NO_EPOCH if is_end else answer.leader_epoch)
-                if is_end:
-                    state.cursor.start_at_end(answer.leader_epoch)
-                self._log.debug("%s: position reset to %d", state.tp, answer.offset)
+                known = state.end(self._config.read_committed) if is_end else None
+                if known is not None and answer.offset < known:
+                    # Records before the known end would be read again.
+                    move = partial(self._reset_to, state, answer, is_end=True)
+                    claims.append((state, OffsetNotAvailable, move))
+                    continue
+                self._reset_to(state, answer, is_end=is_end)
                 was_reset.append(state.tp)
             else:
                 self._on_refused(state, UnknownError)
         if was_reset:
             self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
+        return claims
+
+    def _reset_to(self, state: PartitionState, found: FoundOffset, *, is_end: bool) -> None:
+        if state.lost_at >= 0:
+            self._note_skipped(state, found.offset)
+        state.move(found.offset, NO_EPOCH if is_end else found.leader_epoch)
+        if is_end:
+            state.cursor.start_at_end(found.leader_epoch)
+        self._log.debug("%s: position reset to %d", state.tp, found.offset)
+
+    async def _ask_bounds(self, node_id: int, states: list[PartitionState]) -> list[_Claim]:
+        """Compare positions that were out of range with the bounds of the leader's log.
+
+        1. The log begins after the position: the records were deleted by retention. Apply the
+           policy. The log of a former leader may begin earlier than the leader's, but not later, so
+           no confirmation is needed.
+        2. The log ends before the position: the log was truncated, or this is a former leader.
+           Return the response for `_confirm()`.
+        3. The log has the position: the broker has caught up, or another broker returned the error.
+           Fetch again. After `_PATIENCE_WITH_OLD_LEADERS` such errors in a row, apply the policy.
+        """
+        asked = {state: _identity(state) for state in states if state.phase is Phase.OUT_OF_RANGE}
+        starts = await self.lookup.ask(node_id, {s.tp: EARLIEST.timestamp for s in asked})
+        rest: list[PartitionState] = []
+        for state, start in self._bounds(asked, starts):
+            if state.cursor.offset < start:
+                self._on_lost(state)
+            else:
+                rest.append(state)
+        if not rest:
+            return []
+        # The high watermark even with `read_committed`: records after the last stable offset exist.
+        ends = await self.lookup.ask(node_id, {s.tp: LATEST.timestamp for s in rest}, isolation=0)
+        claims: list[_Claim] = []
+        for state, end in self._bounds({state: asked[state] for state in rest}, ends):
+            if end < state.cursor.offset:
+                claims.append((state, OffsetOutOfRangeError, partial(self._on_lost, state)))
+            elif state.retry.losses > _PATIENCE_WITH_OLD_LEADERS:
+                self._on_lost(state)
+            else:
+                state.end_validation()
+        return claims
+
+    def _bounds(
+        self, asked: Mapping[PartitionState, _Identity], found: Offsets
+    ) -> Iterator[tuple[PartitionState, int]]:
+        """Yield each partition that has not changed since the request, with its offset in the
+        response. Back off for partitions with an error."""
+        for state, identity in asked.items():
+            answer = found.get(state.tp, UnknownError)
+            if _identity(state) != identity:
+                continue
+            if isinstance(answer, FoundOffset):
+                yield state, answer.offset
+            else:
+                self._on_refused(state, answer)
+
+    def _on_lost(self, state: PartitionState) -> None:
+        """Apply the reset policy to a position that is not in the log. With the policy "none", keep
+        the position, and make the next call of the application raise OffsetOutOfRangeError."""
+        if self._policy is not None:
+            # `_policy_of_losses` is not the copy `_policy`, so the policy applies to new partitions
+            # as well: the position is not in the log, so this is not the first read.
+            state.lose(self._policy_of_losses)
+            return
+        tp, offset = state.tp, state.cursor.offset
+        state.retry.succeed()
+        # The application has to seek. Until then, further fetches would fail in the same way: wait
+        # before the next one.
+        now = asyncio.get_running_loop().time()
+        state.retry.wait_until(now + self._config.client.retry_backoff_max)
+        state.end_validation()
+        self._queue.report(state, lambda: OffsetOutOfRangeError({tp: offset}))
 
     def _note_skipped(self, state: PartitionState, offset: int) -> None:
-        """Count and log the offsets that the reset policy skips, or reads again, after the position
-        was out of range."""
+        """Count the offsets that the reset policy skips after the position was out of range. Log
+        how many are skipped, or read again. `offset`: the new position."""
         count = offset - state.lost_at
         if count > 0:
             self._meter.skipped(state.tp.topic, count)
             effect = f"{count} offsets are skipped"
         else:
             effect = f"the last {-count} offsets are read again" if count else "nothing is skipped"
-        # Log only the first reset as a WARNING: repeated resets are logged as a stall.
+        # Log only the first reset as a WARNING: if resets are repeated, they are a stall, and the
+        # log shows stalls.
+        state.retry.resets += 1
         self._log.log(
-            logging.WARNING if state.retry.losses <= 1 and count else logging.DEBUG,
+            logging.WARNING if state.retry.resets == 1 and count else logging.DEBUG,
             "%s: offset %d is out of range, reset to %d: %s",
             state.tp,
             state.lost_at,
@@ -506,8 +658,9 @@ class OffsetResolver:
         )
 
     def _spec_of(self, state: PartitionState) -> OffsetSpec:
-        """Return the offset to request: the beginning for a new partition with the policy "latest".
-        Called just before the request, when the metadata shows whether the partition is new."""
+        """Return the position to request: the beginning for a new partition with the policy
+        "latest", else `reset_to`. Called just before the request: later metadata may show that the
+        partition is new."""
         spec = state.reset_to
         assert isinstance(spec, OffsetSpec)
         new = self._new_partitions
@@ -517,24 +670,19 @@ class OffsetResolver:
         return spec
 
     async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        """Return the end offsets of partitions that are looked up by time: if all records are
-        older, the end offset becomes the position. This request precedes the look-up by time, so
-        that a record written between the two requests is not skipped."""
+        """Return the end offsets of the partitions that are looked up by time: if all records of a
+        partition are older, its end offset becomes the position. Must be called before the look-up
+        by time: a record written between the two requests would be skipped otherwise."""
         timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
         return await self.lookup.ask(node_id, timed) if timed else {}
 
-    async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
-        epochs = {
-            # After a seek or a leader change one of these values differs, and the response is void.
-            state: (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
-            for state in states
-            if state.phase is Phase.VALIDATING
-        }
+    async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> list[_Claim]:
+        epochs = {state: _identity(state) for state in states if state.phase is Phase.VALIDATING}
+        claims: list[_Claim] = []
         queries = {s.tp: EpochQuery(s.cursor.offset_epoch, s.cursor.leader_epoch) for s in epochs}
         found = await self.lookup.ask_epochs(node_id, queries)
-        for state, epoch in epochs.items():
-            is_same = epoch == (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
-            if not is_same or state.phase is not Phase.VALIDATING:
+        for state, identity in epochs.items():
+            if _identity(state) != identity:
                 continue
             answer = UnknownError if found is None else found.get(state.tp, UnknownError)
             if found is None or answer is ClusterAuthorizationFailedError:
@@ -542,15 +690,16 @@ class OffsetResolver:
                 # only brokers are authorized to send it.
                 state.end_validation()
             elif isinstance(answer, EpochEnd):
-                self._compare(state, answer)
+                claims += self._compare(state, answer)
             else:
                 self._on_refused(state, answer)
+        return claims
 
     # -- responses -----------------------------------------------------------------------------
 
     def _apply_policy(self, state: PartitionState) -> None:
-        """Apply the reset policy to a partition without a committed offset. Without a policy,
-        report NoOffsetForPartitionError."""
+        """Apply the reset policy to a partition without a committed offset. With the policy "none",
+        back off, and make the next call of the application raise NoOffsetForPartitionError."""
         if self._policy is not None:
             state.reset(self._policy)
             return
@@ -558,15 +707,17 @@ class OffsetResolver:
         self._postpone(state)
         self._queue.report(state, lambda: NoOffsetForPartitionError(tp))
 
-    def _compare(self, state: PartitionState, end: EpochEnd) -> None:
-        """Compare the new leader's log with the fetched records: it may be truncated below the
-        position."""
+    def _compare(self, state: PartitionState, end: EpochEnd) -> list[_Claim]:
+        """Compare the new leader's log with the fetched records, by the end of their epoch (`end`):
+        continue, move the position back to where the logs differ, or reset it. If the log is
+        truncated below the position, change nothing, and return the response for `_confirm()`."""
         cursor = state.cursor
         # The leader returns the end of the position's epoch, or of its last earlier epoch:
         # 1. The end is after all fetched records: the log has these records.
         # 2. The end is unknown, and the leader's own epoch is older than the position's. This may
-        #    be a former leader that is partitioned off, so request metadata from other brokers.
-        #    Or the topic was recreated, which its id does not show for a committed offset.
+        #    be a former leader that has lost its connection to the other brokers, so request
+        #    metadata from others. Or the topic was recreated: a changed topic id does not show
+        #    that for a committed offset.
         # 3. The end is before fetched records, but not before the position: only buffered records
         #    are invalid.
         # 4. The end is before the position: the log no longer has records that were returned.
@@ -576,37 +727,42 @@ class OffsetResolver:
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
             state.end_validation()
-            return
-        position = state.next_offset
-        if not is_known and cursor.offset_epoch > cursor.leader_epoch:
+        elif not is_known and cursor.offset_epoch > cursor.leader_epoch:
             if self._may_be_former_leader(state):
                 self._postpone(state, UnknownLeaderEpoch)
-                return
-            if self._policy is not None:
+            elif self._policy is not None:
                 self._log.warning("%s was created again: its position is reset", state.tp)
                 self.begin_again(state)
-                return
-            # Do not look up the committed offset again: it would have the same epoch.
+            else:
+                # A look-up of the committed offset would return the same epoch.
+                self._on_truncated(state, None)
         elif not is_known and cursor.epochs.before(cursor.offset) < 0:
             state.end_validation()
-            return
-        if is_known and end.end_offset >= position:
-            # Only buffered records are invalid.
-            state.move(position, end.leader_epoch)
-            return
+        elif is_known and end.end_offset >= state.next_offset:
+            state.move(state.next_offset, end.leader_epoch)
+        else:
+            apply = partial(self._on_truncated, state, end if is_known else None)
+            return [(state, UnknownLeaderEpoch, apply)]
+        return []
+
+    def _on_truncated(self, state: PartitionState, end: EpochEnd | None) -> None:
+        """Continue at `end`, where the log differs from the fetched records; if it is unknown
+        (None), apply the reset policy. With the policy "none", make the next call of the
+        application raise LogTruncationError instead."""
+        position = state.next_offset
         self._log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)
         if self._policy is None:
-            self._report_truncation(state, end.end_offset if is_known else None)
-        elif is_known:
-            # The reset policy permits a new position. From the offset where the logs differ, no
-            # record is skipped.
+            self._report_truncation(state, None if end is None else end.end_offset)
+        elif end is not None:
+            # Continue at the offset where the logs differ, so that no record is skipped.
             state.move(end.end_offset, end.leader_epoch)
         else:
             state.lose(self._policy)
 
     def _may_be_former_leader(self, state: PartitionState) -> bool:
-        """Return whether to retry, because the broker may be a former leader that is partitioned
-        off. Request metadata from other brokers."""
+        """Request metadata from other brokers, and return whether to retry, because the broker may
+        be a former leader: there are other brokers, and there were not more than
+        `_PATIENCE_WITH_OLD_LEADERS` such responses in a row."""
         client = self._client
         client.doubt_metadata(f"{state.tp}: the leader has an older epoch than the position")
         state.retry.note_doubt()
@@ -616,13 +772,14 @@ class OffsetResolver:
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset
         self._postpone(state)
-        # Drop buffered records of the truncated log: they would be returned before the error.
+        # Drop the buffered records, which the log no longer has: otherwise they would be returned
+        # before the error.
         self._queue.buffer.discard(state)
         self._queue.report(state, lambda: LogTruncationError(tp, position, divergent))
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
-        """Back off after an error of one partition. Report the error to readers if it is not
-        retriable."""
+        """Back off after an error of one partition. If the error is transient, request metadata;
+        otherwise make the next call of the application raise it."""
         self._postpone(state, error if is_transient(error) else None)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if is_transient(error):
@@ -635,12 +792,13 @@ class OffsetResolver:
         self._queue.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
-        """Back off after a request without a response. Report the error to readers if it is not
-        retriable."""
+        """Back off after a request that failed as a whole, and request metadata. If the error is
+        not retriable, make the next call of the application raise it."""
         self._log.debug("Offset lookup failed: %s", error)
-        # A timeout is retried: readers wait for an unavailable coordinator.
+        # After a timeout, too, try again: the application's calls wait for an unavailable
+        # coordinator.
         is_reported = not error.retriable and not isinstance(error, KafkaTimeoutError)
-        # Drop the traceback, which would keep the callers of the failed call in memory.
+        # Drop the traceback, which would keep the frames of the failed call in memory.
         kept = None if is_reported else renewed(error)
         for state in states:
             self._postpone(state, kept)
@@ -651,8 +809,8 @@ class OffsetResolver:
     def _postpone(
         self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
     ) -> None:
-        """Delay the next request for the partition. `error`: None if the application gets the
-        error."""
+        """Delay the next request for the partition. `error`: for `health()` and the log; None if a
+        call of the application raises the error."""
         client = self._config.client
         now = asyncio.get_running_loop().time()
         state.retry.postpone(now, client.retry_backoff, client.retry_backoff_max, error)

@@ -1,4 +1,4 @@
-"""Steps that assignors share: finding the owners, and balancing with few moves of partitions.
+"""Steps that sticky assignors share: finding the owners, and balancing with few moves.
 
 The load of a member is its number of partitions. In a chain of moves, member A gives a partition to
 B, B gives a partition to C, and each member subscribes to the topic that it receives. An assignment
@@ -15,68 +15,10 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING
+from types import MappingProxyType
 
-from aiokafka.coordinator.protocol import (
-    ConsumerProtocolMemberAssignment,
-    ConsumerProtocolMemberMetadata,
-)
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.structs import TopicPartition
-
-if TYPE_CHECKING:
-    from aiokafka.cluster import ClusterMetadata
-
-
-# -- Common steps of assignors
-
-
-Members = Mapping[str, ConsumerProtocolMemberMetadata]
-
-
-def in_order(members: Members) -> list[str]:
-    """Return the members in the order of the Java client: static members first, by instance id,
-    which stays the same after a restart; then the other members by member id."""
-
-    def position(member: str) -> tuple[bool, str]:
-        instance_id = members[member].group_instance_id
-        return (True, member) if instance_id is None else (False, instance_id)
-
-    return sorted(members, key=position)
-
-
-def subscribers_by_topic(members: Members) -> dict[str, list[str]]:
-    """Return the members that subscribe to each topic, with topics and members sorted."""
-    found: dict[str, list[str]] = {}
-    for member in sorted(members):
-        for topic in set(members[member].subscription):
-            found.setdefault(topic, []).append(member)
-    return dict(sorted(found.items()))
-
-
-def partitions_by_topic(cluster: ClusterMetadata, topics: Iterable[str]) -> dict[str, list[int]]:
-    """Return the sorted partition numbers of each topic, without topics that do not exist."""
-    found = {}
-    for topic in topics:
-        numbers = cluster.partitions_for_topic(topic)
-        if numbers:
-            found[topic] = sorted(numbers)
-    return found
-
-
-def build(
-    version: int, shares: Mapping[str, Iterable[TopicPartition]]
-) -> dict[str, ConsumerProtocolMemberAssignment]:
-    """Return the assignment of each member as the object to encode, with sorted partition numbers.
-    `shares`: the partitions by member."""
-    result = {}
-    for member, share in shares.items():
-        topics: dict[str, list[int]] = {}
-        for topic, number in share:
-            topics.setdefault(topic, []).append(number)
-        grouped = [(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())]
-        result[member] = ConsumerProtocolMemberAssignment(version, grouped, b"")
-    return result
-
 
 # -- The owners before a rebalance, when members may report different generations
 
@@ -155,16 +97,20 @@ def balance(
     subscribers: Mapping[str, Sequence[str]],
     partitions: Mapping[str, Sequence[int]],
     owned: Mapping[str, Iterable[TopicPartition]],
+    claims: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Shares:
-    """Return the partitions of each member of `owned`.
+    """Return an even assignment: the partitions of each member, for the members in `owned`.
 
     Args:
         subscribers: The members that subscribe to a topic, in sorted order.
         partitions: The partitions of each existing topic.
         owned: The present partitions of each member, no partition twice. Partitions that the member
             no longer subscribes to, or that no longer exist, are ignored.
+        claims: The claims that `owned` was settled from. A member that receives a partition of
+            another member receives one that it owned in an earlier generation, if there is one.
     """
     sharing = _Sharing(subscribers, partitions, list(owned))
+    sharing.remember(owned, claims)
     sharing.keep(owned, {topic: set(numbers) for topic, numbers in partitions.items()})
     sharing.deal(partitions)
     sharing.even_out()
@@ -173,7 +119,8 @@ def balance(
 
 class _Sharing:
     """An assignment that `balance()` builds. Members, and groups of topics with the same
-    subscribers, are identified by numbers.
+    subscribers, are identified by numbers. `takers` has the subscribers of each group, `groups` the
+    groups to which each member subscribes.
 
     Owns: `shares[member][group]`, the partitions of a member in a group of topics, in the order in
     which it received them; `load[member]`, the number of its partitions.
@@ -203,11 +150,23 @@ class _Sharing:
             for member in takers:
                 self.groups[member].append(group)
         self._kept: set[TopicPartition] = set()
+        self._former: dict[int, set[TopicPartition]] = {}
+
+    def remember(
+        self, owned: Mapping[str, Iterable[TopicPartition]], claims: Mapping[str, Claim]
+    ) -> None:
+        """Note the partitions that each member claims, but that another member owns by now."""
+        for member, name in enumerate(self.names):
+            if name in claims:
+                former = set(claims[name].partitions).difference(owned[name])
+                if former:
+                    self._former[member] = former
 
     def keep(
         self, owned: Mapping[str, Iterable[TopicPartition]], there: Mapping[str, Set[int]]
     ) -> None:
-        """Keep existing partitions with the owners that still subscribe to the topic."""
+        """Assign each owned partition to its owner, if the partition exists and the owner still
+        subscribes to the topic. `there`: the numbers of the existing partitions by topic."""
         wanted = [set(groups) for groups in self.groups]
         for member, name in enumerate(self.names):
             for tp in sorted(owned[name]):
@@ -217,8 +176,8 @@ class _Sharing:
                     self._kept.add(tp)
 
     def deal(self, partitions: Mapping[str, Sequence[int]]) -> None:
-        """Assign every unowned partition to the subscriber with the least load, in the order of
-        topics with the fewest subscribers first."""
+        """Assign every unowned partition to the subscriber with the least load. Topics with the
+        fewest subscribers come first."""
         free: dict[int, list[TopicPartition]] = {}
         for topic in sorted(partitions):
             rest = [TopicPartition(topic, number) for number in partitions[topic]]
@@ -234,8 +193,9 @@ class _Sharing:
 
     def even_out(self) -> None:
         """Move partitions along chains from members with a higher load to members with a lower
-        load."""
-        # Most chains have only one move, within one group of topics. These need no search.
+        load, until no chain begins at a member with at least two partitions more than its end."""
+        # Begin with chains of one move, within one group of topics: they are the most frequent, and
+        # need no search.
         moved = True
         while moved:
             moved = sum(map(self._even_out_group, range(len(self.takers)))) > 0
@@ -279,7 +239,8 @@ class _Sharing:
     def _find_chain(
         self, poorest: list[int], open_members: set[int]
     ) -> tuple[list[tuple[int, int, int]], set[int]]:
-        """Search for a member with two partitions more than the poorest members.
+        """Search for a member that can give a partition to one of `poorest`, the members with the
+        least load, by a chain of moves, and has at least two partitions more than they have.
 
         Return the moves (giver, taker, group) of a shortest chain, from that member on, and the
         members seen; no moves if there is no such member.
@@ -316,9 +277,15 @@ class _Sharing:
 
     def _move_along(self, chain: list[tuple[int, int, int]]) -> None:
         for giver, taker, group in chain:
+            share = self.shares[giver][group]
             # Take the partition received last: if the giver did not own it before, moving it breaks
             # no stickiness.
-            tp = self.shares[giver][group].pop()
+            index = len(share) - 1
+            if taker in self._former and share[index] in self._kept:
+                # The taker may still have the state of partitions of an earlier generation.
+                back = (at for at, tp in enumerate(share) if tp in self._former[taker])
+                index = next(back, index)
+            tp = share.pop(index)
             self.load[giver] -= 1
             self._give(taker, group, tp)
 

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.assignors._assignment import (
     GENERATION,
-    Members,
     balance,
-    build,
     claims_of,
-    partitions_by_topic,
     settle,
-    subscribers_by_topic,
     without_moving,
 )
-from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor, either
+from aiokafka.coordinator.assignors.abstract import (
+    AbstractPartitionAssignor,
+    Members,
+    build,
+    either,
+    partitions_by_topic,
+    subscribers_by_topic,
+)
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -54,7 +57,7 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
         owned = settle(claims)
         subscribers = subscribers_by_topic(members)
         partitions = partitions_by_topic(cluster, subscribers)
-        shares = balance(subscribers, partitions, owned)
+        shares = balance(subscribers, partitions, owned, claims)
         return build(self.version, without_moving(shares, claims, owned))
 
     @either

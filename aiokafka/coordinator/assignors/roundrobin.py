@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._typing import later
-from aiokafka.coordinator.assignors._assignment import (
+from aiokafka.coordinator.assignors.abstract import (
+    AbstractPartitionAssignor,
     Members,
     build,
     in_order,
     partitions_by_topic,
     subscribers_by_topic,
 )
-from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from aiokafka._config import SecurityConfig
@@ -39,7 +40,7 @@ class Mechanism(Protocol):
     def is_slow(self) -> bool:
         """Whether the next `step` takes long, and should run in a thread."""
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def step(self, challenge: bytes) -> bytes | Awaitable[bytes | None] | None:
         """Return the token for the broker's `challenge`, None if no token is needed.
 
         Raises AuthenticationFailedError if the broker rejects the client, or does not prove its
@@ -47,15 +48,20 @@ class Mechanism(Protocol):
         """
 
     def note_refusal(self) -> None:
-        """Handle the rejection of the credentials by an error code."""
+        """Called when the broker has rejected the credentials by an error code."""
 
 
 def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:
     """Return the configured mechanism, for the broker at `host`.
 
-    Raises AuthenticationMethodNotSupported for an unknown mechanism.
+    Raises AuthenticationMethodNotSupported for an unknown mechanism, and for OAUTHBEARER without a
+    token provider.
     """
     name = security.sasl_mechanism
+    if not isinstance(name, str):
+        from aiokafka.net.sasl.custom import CustomMechanism
+
+        return CustomMechanism(name, host)
     if name == "PLAIN":
         return Plain(security.sasl_plain_username or "", security.sasl_plain_password or "")
     if name.startswith("SCRAM-"):

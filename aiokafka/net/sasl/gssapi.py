@@ -28,7 +28,7 @@ class KerberosIdentity:
 
 
 class Gssapi:
-    """Sends a ticket, checks the broker's proof, and chooses no security layer (TLS encrypts).
+    """Sends a ticket, checks the broker's proof, and selects "no security layer" (TLS encrypts).
 
     Each authentication looks up the ticket again. So it uses a ticket that was renewed in the
     cache, and renews a ticket from a keytab.
@@ -74,7 +74,8 @@ class Gssapi:
             raise self._failure(error) from error
 
     def _credentials(self, gssapi: Any) -> Any:
-        """Return the credentials of the principal or keytab; None to use the environment."""
+        """Return the credentials of the principal or keytab; None to use the environment. Raises
+        AuthenticationFailedError if the keytab cannot be read."""
         principal, keytab = self._identity.principal, self._identity.keytab
         if principal is None and keytab is None:
             return None
@@ -99,7 +100,9 @@ class Gssapi:
         return self._first
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Check the broker's proof; for the last challenge, choose no security layer.
+        """Return the client's token for a token of the broker; None after the last token.
+
+        The last token selects "no security layer" (RFC 4752).
 
         Raises AuthenticationFailedError if the broker does not prove its identity, or requires a
         security layer.

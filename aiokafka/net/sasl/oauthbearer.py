@@ -108,7 +108,7 @@ class OAuthBearer:
         try:
             refused(self._token)
         except Exception:
-            # The rejection by the broker matters more than this error.
+            # Only log it: the caller must get the broker's rejection, not this error.
             log.exception("refused() of %s failed", type(self._provider).__name__)
 
 

@@ -63,7 +63,7 @@ class Scram:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the next `step` hashes the password, in thousands of iterations."""
+        """Whether the next `step` hashes the password, which takes thousands of iterations."""
         return self._server_signature is None
 
     def start(self) -> bytes:
@@ -76,7 +76,11 @@ class Scram:
 
     def step(self, challenge: bytes) -> bytes | None:
         """Return the client's proof for the server-first message. For the server-final message,
-        check the broker's proof, and return None."""
+        check the broker's proof, and return None.
+
+        Raises AuthenticationFailedError if a message is invalid or has an error, or if the broker
+        does not prove that it knows the password.
+        """
         text = self._text(challenge)
         if self._server_signature is None:
             return self._prove(text)

@@ -57,6 +57,20 @@ class UnregisterBrokerRequest(
     broker_id: I32
 
 
+class UnregisterControllerResponse(Response):
+    throttle_time_ms: I32 = 0
+    error_code: I16 = 0
+    error_message: NStr
+
+
+class UnregisterControllerRequest(
+    Request[UnregisterControllerResponse], api_key=94, versions="0", flexible="0+"
+):
+    """Remove the registration of a stopped controller from the cluster (Kafka 4.4)."""
+
+    controller_id: I32
+
+
 class UpdatableFeatureResult(Struct):
     feature: Str
     error_code: I16 = 0

@@ -1,17 +1,6 @@
 """Messages for the configuration of topics, brokers and other resources."""
 
-from aiokafka.protocol.schema import (
-    I8,
-    I16,
-    I32,
-    Bool,
-    NStr,
-    Request,
-    Response,
-    Str,
-    Struct,
-    field,
-)
+from aiokafka.protocol.schema import I8, I16, I32, Bool, NStr, Request, Response, Str, Struct, field
 
 
 class DescribeConfigsSynonym(Struct):
@@ -108,3 +97,29 @@ class ListConfigResourcesRequest(
     """List resources that have a configuration; in version 0 client metrics only (KIP-1142)."""
 
     resource_types: list[I8] = field("1+", default=[])
+
+
+class IncrementalAlterConfigsResponse(Response):
+    throttle_time_ms: I32 = 0
+    responses: list[AlterConfigsResourceResponse]
+
+
+class IncrementalAlterableConfig(Struct):
+    name: Str
+    config_operation: I8  # 0 set, 1 delete, 2 append, 3 subtract
+    value: NStr
+
+
+class IncrementalAlterConfigsResource(Struct):
+    resource_type: I8
+    resource_name: Str
+    configs: list[IncrementalAlterableConfig]
+
+
+class IncrementalAlterConfigsRequest(
+    Request[IncrementalAlterConfigsResponse], api_key=44, versions="0-1", flexible="1+"
+):
+    """Change single settings (KIP-339)."""
+
+    resources: list[IncrementalAlterConfigsResource]
+    validate_only: Bool

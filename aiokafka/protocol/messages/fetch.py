@@ -1,4 +1,4 @@
-"""Messages for fetching record batches."""
+"""Messages for reading a partition: its records, its offsets, and the ends of its leader epochs."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -20,7 +20,7 @@ LAST_VERSION_WITH_NAMES = 12
 """The last version of Fetch with topic names; later versions have topic ids (KIP-516)."""
 
 
-class EpochEndOffset(Struct):
+class DivergingEpoch(Struct):
     epoch: I32 = -1
     end_offset: I64 = -1
 
@@ -46,7 +46,7 @@ class PartitionData(Struct):
     high_watermark: I64
     last_stable_offset: I64 = field("4+", default=-1, ignorable=True)
     log_start_offset: I64 = field("5+", default=-1, ignorable=True)
-    diverging_epoch: EpochEndOffset = field("12+", default=EpochEndOffset(), tag=0)  # KIP-595
+    diverging_epoch: DivergingEpoch = field("12+", default=DivergingEpoch(), tag=0)  # KIP-595
     current_leader: LeaderIdAndEpoch = field("12+", default=LeaderIdAndEpoch(), tag=1)  # KIP-951
     snapshot_id: SnapshotId = field("12+", default=SnapshotId(), tag=2)
     aborted_transactions: list[AbortedTransaction] | None = field("4+", default=[], ignorable=True)
@@ -119,3 +119,93 @@ class FetchRequest(Request[FetchResponse], api_key=1, versions="0-18", flexible=
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic] = field("7+", default=[])
     rack_id: Str = field("11+", default="", ignorable=True)  # KIP-392
+
+
+LATEST = -1
+"""The timestamp that stands for the offset after the last record."""
+
+
+EARLIEST = -2
+"""The timestamp that stands for the first offset of the log."""
+
+
+class ListOffsetsPartitionResponse(Struct):
+    partition_index: I32
+    error_code: I16 = 0
+    old_style_offsets: list[I64] = field("0", default=[])
+    timestamp: I64 = field("1+", default=-1)
+    offset: I64 = field("1+", default=-1)
+    leader_epoch: I32 = field("4+", default=-1)  # KIP-320
+
+
+class ListOffsetsTopicResponse(Struct):
+    name: Str
+    partitions: list[ListOffsetsPartitionResponse]
+
+
+class ListOffsetsResponse(Response):
+    throttle_time_ms: I32 = field("2+", default=0, ignorable=True)
+    topics: list[ListOffsetsTopicResponse]
+
+
+class ListOffsetsPartition(Struct):
+    partition_index: I32
+    current_leader_epoch: I32 = field("4+", default=-1, ignorable=True)  # KIP-320
+    timestamp: I64
+    max_num_offsets: I32 = field("0", default=1)
+
+
+class ListOffsetsTopic(Struct):
+    name: Str
+    partitions: list[ListOffsetsPartition]
+
+
+class ListOffsetsRequest(Request[ListOffsetsResponse], api_key=2, versions="0-11", flexible="6+"):
+    """Look up the offset of a timestamp. Negative timestamps are special:
+
+    -1: latest, -2: earliest, -3: maximum timestamp (version 7, KIP-734), -4: earliest on the
+    broker's own disk (8, KIP-405), -5: latest in tiered storage (9, KIP-1005), -6: earliest offset
+    not yet in tiered storage (11, KIP-1023).
+    """
+
+    replica_id: I32  # -1: not a replica
+    isolation_level: I8 = field("2+", default=0)  # 1: read_committed
+    topics: list[ListOffsetsTopic]
+    timeout_ms: I32 = field("10+", default=0, ignorable=True)  # KIP-1075
+
+
+class EpochEndOffset(Struct):
+    error_code: I16 = 0
+    partition: I32
+    leader_epoch: I32 = field("1+", default=-1, ignorable=True)
+    end_offset: I64 = -1
+
+
+class OffsetForLeaderTopicResult(Struct):
+    topic: Str
+    partitions: list[EpochEndOffset]
+
+
+class OffsetForLeaderEpochResponse(Response):
+    throttle_time_ms: I32 = field("2+", default=0, ignorable=True)
+    topics: list[OffsetForLeaderTopicResult]
+
+
+class OffsetForLeaderPartition(Struct):
+    partition: I32
+    current_leader_epoch: I32 = field("2+", default=-1, ignorable=True)
+    leader_epoch: I32
+
+
+class OffsetForLeaderTopic(Struct):
+    topic: Str
+    partitions: list[OffsetForLeaderPartition]
+
+
+class OffsetForLeaderEpochRequest(
+    Request[OffsetForLeaderEpochResponse], api_key=23, versions="0-4", flexible="4+"
+):
+    """Request the end offsets of leader epochs, to detect a truncated log."""
+
+    replica_id: I32 = field("3+", default=-2, ignorable=True)
+    topics: list[OffsetForLeaderTopic]

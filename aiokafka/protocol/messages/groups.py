@@ -1,6 +1,7 @@
-"""Messages for listing, describing and deleting groups."""
+"""Messages for listing, describing and deleting groups, and for deleting their offsets."""
 
 from aiokafka.protocol.schema import (
+    I8,
     I16,
     I32,
     Bool,
@@ -10,6 +11,7 @@ from aiokafka.protocol.schema import (
     Response,
     Str,
     Struct,
+    Uuid,
     field,
 )
 
@@ -71,6 +73,7 @@ class DescribeGroupsRequest(
 class DeletableGroupResult(Struct):
     group_id: Str
     error_code: I16 = 0
+    error_message: NStr = field("3+", default=None, ignorable=True)
 
 
 class DeleteGroupsResponse(Response):
@@ -78,7 +81,89 @@ class DeleteGroupsResponse(Response):
     results: list[DeletableGroupResult]
 
 
-class DeleteGroupsRequest(Request[DeleteGroupsResponse], api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Request[DeleteGroupsResponse], api_key=42, versions="0-3", flexible="2+"):
     """Delete groups without members."""
 
     groups_names: list[Str]
+
+
+class TopicPartitions(Struct):
+    topic_id: Uuid
+    topic_name: Str
+    partitions: list[I32]
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions]
+
+
+class DescribedConsumerGroupMember(Struct):
+    member_id: Str
+    instance_id: NStr = None
+    rack_id: NStr = None
+    member_epoch: I32
+    client_id: Str
+    client_host: Str
+    subscribed_topic_names: list[Str]
+    subscribed_topic_regex: NStr = None
+    assignment: Assignment
+    target_assignment: Assignment
+    member_type: I8 = field("1+", default=-1, ignorable=True)
+
+
+class DescribedConsumerGroup(Struct):
+    error_code: I16 = 0
+    error_message: NStr = None
+    group_id: Str
+    group_state: Str
+    group_epoch: I32
+    assignment_epoch: I32
+    assignor_name: Str
+    members: list[DescribedConsumerGroupMember]
+    authorized_operations: I32 = -2147483648
+
+
+class ConsumerGroupDescribeResponse(Response):
+    throttle_time_ms: I32 = 0
+    groups: list[DescribedConsumerGroup]
+
+
+class ConsumerGroupDescribeRequest(
+    Request[ConsumerGroupDescribeResponse], api_key=69, versions="0-1", flexible="0+"
+):
+    """Describe groups of the consumer protocol (KIP-848)."""
+
+    group_ids: list[Str]
+    include_authorized_operations: Bool
+
+
+class OffsetDeleteResponsePartition(Struct):
+    partition_index: I32
+    error_code: I16 = 0
+
+
+class OffsetDeleteResponseTopic(Struct):
+    name: Str
+    partitions: list[OffsetDeleteResponsePartition]
+
+
+class OffsetDeleteResponse(Response):
+    error_code: I16 = 0
+    throttle_time_ms: I32 = 0
+    topics: list[OffsetDeleteResponseTopic]
+
+
+class OffsetDeleteRequestPartition(Struct):
+    partition_index: I32
+
+
+class OffsetDeleteRequestTopic(Struct):
+    name: Str
+    partitions: list[OffsetDeleteRequestPartition]
+
+
+class OffsetDeleteRequest(Request[OffsetDeleteResponse], api_key=47, versions="0"):
+    """Delete committed offsets of topics to which the group is not subscribed (KIP-496)."""
+
+    group_id: Str
+    topics: list[OffsetDeleteRequestTopic]

@@ -1,15 +1,18 @@
-"""Requests of transactional producers to their coordinators."""
+"""Requests of transactional producers to their coordinators, and transaction markers."""
 
 from aiokafka.protocol.schema import (
     I16,
     I32,
     I64,
+    ZERO_UUID,
     Bool,
+    Message,
     NStr,
     Request,
     Response,
     Str,
     Struct,
+    Uuid,
     field,
 )
 
@@ -103,7 +106,8 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: Str
+    name: Str = field("0-5", default="", ignorable=True)
+    topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)  # KIP-1319
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
@@ -120,24 +124,38 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: Str
+    name: Str = field("0-5", default="", ignorable=True)
+    topic_id: Uuid = field("6+", default=ZERO_UUID, ignorable=True)  # KIP-1319
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
 class TxnOffsetCommitRequest(
-    Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
+    Request[TxnOffsetCommitResponse], api_key=28, versions="0-6", flexible="3+"
 ):
     """Commit offsets of a group within the transaction.
 
     Version 5 also adds the group to the transaction, which replaces AddOffsetsToTxn. Use version 5
-    only if transaction.version is at least 2 (KIP-890).
+    and later only if transaction.version is at least 2 (KIP-890). Version 6 has topic ids instead
+    of names (KIP-1319).
     """
 
     transactional_id: Str
     group_id: Str
     producer_id: I64
     producer_epoch: I16
-    generation_id: I32 = field("3+", default=-1)  # KIP-447
+    generation_id_or_member_epoch: I32 = field("3+", default=-1)  # KIP-447
     member_id: Str = field("3+", default="")
     group_instance_id: NStr = field("3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic]
+
+
+class ControlRecordTypeSchema(Message, versions="0"):
+    """The key of a transaction marker, after its int16 version. `type` 0: abort, 1: commit."""
+
+    type: I16
+
+
+class EndTxnMarker(Message, versions="0"):
+    """The value of a transaction marker, after its int16 version."""
+
+    coordinator_epoch: I32

@@ -6,9 +6,9 @@ A handler is registered for its request class::
     def heartbeat(context, request):
         # plain or async: returns the response, or None for no response
 
-A handler rejects a request by raising RefusedError. The error response is derived from the
-declarations of the request and the response (`refuse_items`). If that is impossible, a function
-registered by `refuses` returns the error response. `answer_items` calls a function for each item::
+A handler rejects a request by raising RefusedError. `refuse_items` makes the error response from
+the declared fields of the request and the response. An API whose error response `refuse_items`
+cannot make registers a function that returns the error response::
 
     @refuses(ProduceRequest)
     def refuse_produce(context, request, errno):
@@ -37,19 +37,20 @@ __all__ = [
     "require",
 ]
 
-# Modules are imported on first use, because the declaration of messages takes time.
+# Modules are imported on first use, because the creation of the message classes takes time.
 _FAMILIES = {
     "clients": (48, 49, 71, 72),
-    "cluster": (18, 55, 57, 64, 80, 81),
+    "cluster": (18, 55, 57, 64, 80, 81, 94),
     "configs": (32, 33, 44, 74),
     "fetch": (1, 2, 23),
     "group_offsets": (8, 9, 28, 47),
-    "groups": (15, 16, 42, 69, 77, 89, 90, 91, 92),
+    "groups": (15, 16, 42, 69, 89),
     "members": (11, 12, 13, 14, 68),
     "metadata": (3, 10, 60),
     "produce": (0, 22),
     "replicas": (34, 35, 43, 45, 46),
     "security": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
+    "share": (76, 77, 78, 79, 90, 91, 92),
     "topics": (19, 20, 21, 37, 75),
     "transactions": (24, 25, 26, 27, 61, 65, 66),
 }
@@ -70,8 +71,8 @@ class Api:
 
     Args:
         request_class: The class of the API's requests.
-        refusal: Values of fields in a derived error response, where they are not zero, empty or
-            None.
+        refusal: For error responses that `refuse_items` makes: the values, by name, of those fields
+            whose value is not zero, empty or None.
     """
 
     __slots__ = ("handle", "refusal", "refuse", "request_class")
@@ -98,7 +99,8 @@ def handles(
 
     Args:
         request_class: The class of the requests.
-        refusal: Values of fields in the error response, where they are not zero, empty or None.
+        refusal: For error responses that `refuse_items` makes: the values, by name, of those fields
+            whose value is not zero, empty or None.
     """
     api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
 
@@ -109,8 +111,8 @@ def handles(
             except RefusedError as refused:
                 return api.refuse(context, request, refused.errno)
 
-        # A plain function is not wrapped, which would need a task: the broker handles its
-        # RefusedError.
+        # Do not wrap a plain function: the wrapper is a coroutine function, so each request would
+        # need a task. The broker catches the RefusedError of plain functions.
         api.handle = handle if inspect.iscoroutinefunction(function) else function
         return function
 
@@ -119,7 +121,7 @@ def handles(
 
 def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
     """Register the function that returns error responses to requests of this class. Register the
-    handler first. Needed only if `refuse_items` cannot derive the response.
+    handler first. Needed only if `refuse_items` cannot make the error response.
     """
 
     def register(function: _F) -> _F:
@@ -130,8 +132,8 @@ def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
 
 
 def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
-    """Return a response with `errno` for every item of the request: by the function that is
-    registered by `refuses`, else by `refuse_items`.
+    """Return a response with `errno` for every item of the request. The response comes from the
+    function that the API has registered by `refuses`, else from `refuse_items`.
     """
     return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
 
@@ -143,10 +145,10 @@ def require(errno: int) -> None:
 
 
 def refuse_items(context: RequestContext, request: Request[_R], errno: int) -> _R:
-    """Return an error response, derived from the declarations of the request and the response.
+    """Return an error response, made from the declared fields of the request and the response.
 
-    A response with a top-level error code has no items; any other response has an item with the key
-    and the error for each item of the request.
+    A response with a top-level error code has no items, such as topics. Any other response has an
+    item for each item of the request, with the key of the item (such as its name) and the error.
     """
     return cast("_R", _derived(request.RESPONSE, request, errno, _apis[request.API_KEY].refusal))
 
@@ -157,13 +159,14 @@ def answer_items(
     items: Iterable[Any] | None = None,
     **values: Any,
 ) -> _R:
-    """Return a response with the result of each item of the request.
+    """Return a response with the result of each item of the request, such as a topic or a group.
 
     Args:
         request: The request.
         result: Called with each item; if items are in groups, such as partitions in topics, with
-            group and item. Returns the item of the response, or None for an item with the key and
-            no error. RefusedError becomes an item with the key and the error.
+            group and item. Returns the item of the response, or None for an item that has only the
+            key, such as a name, and no error. RefusedError becomes an item with the key and the
+            error.
         items: Items or groups to handle in place of those of the request.
         values: Values of top-level fields of the response.
     """
@@ -199,11 +202,12 @@ def _answered(
 
 
 def _derived(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:
-    """Return a response or an item of a response.
+    """Return a response, or an item of a response, such as a topic. Fields that are not in `values`
+    are copied from `source`, or have an empty value.
 
     Args:
         kind: The class of the result.
-        source: The request, or its item with the same key.
+        source: The request, or the item of the request with the same key; or the key itself.
         errno: The error code.
         values: Values of fields, by name.
     """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
@@ -26,7 +27,7 @@ def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) 
 
 
 def grouped(places: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
-    """Return the partitions of each topic, in the order of `places`."""
+    """Group (topic, partition) pairs: return the partitions of each topic, in the given order."""
     found: dict[K, list[int]] = {}
     for topic, index in places:
         found.setdefault(topic, []).append(index)
@@ -48,7 +49,8 @@ def leader_endpoints(
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:
-    """Return the error code for a request with another leader epoch (KIP-320), else 0."""
+    """Return FENCED_LEADER_EPOCH for a leader epoch that is older than the partition's,
+    UNKNOWN_LEADER_EPOCH for a newer one, 0 for the same or -1 (KIP-320)."""
     if epoch == -1 or epoch == partition.leader_epoch:
         return 0
     if epoch < partition.leader_epoch:
@@ -119,6 +121,34 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
         raise RefusedError(errors.RequestTimedOutError)
 
 
+class Source(Protocol):
+    """What waiting requests wait for: a log, or a share partition."""
+
+    def subscribe(self, waker: Callable[[], None]) -> None: ...
+
+    def unsubscribe(self, waker: Callable[[], None]) -> None: ...
+
+
+async def await_change(sources: Sequence[Source], deadline: float) -> None:
+    """Wait until one of the sources changes or the deadline (loop time) passes."""
+    loop = asyncio.get_running_loop()
+    changed: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not changed.done():
+            changed.set_result(None)
+
+    timer = loop.call_at(deadline, wake)
+    try:
+        for source in sources:
+            source.subscribe(wake)
+        await changed
+    finally:
+        timer.cancel()
+        for source in sources:
+            source.unsubscribe(wake)
+
+
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
     """Return THROTTLING_QUOTA_EXCEEDED if the client has exceeded its mutation quota and the
     version has this error (KIP-599); else charge the changes of topics, and return 0.
@@ -141,7 +171,8 @@ def in_version(context: RequestContext, errno: int, first_fenced: int) -> int:
     return errno
 
 
-_OPERATIONS = {
+_FIRST_GROUP_CONFIGS = (4, 0)  # first release with operations on the settings of groups
+_OPERATIONS: dict[str, tuple[str, ...]] = {
     "topic": (
         *("read", "write", "create", "delete", "alter", "describe"),
         *("describe_configs", "alter_configs"),
@@ -163,8 +194,11 @@ def authorized_operations(
     if not wanted:
         return -(2**31)
     denies = context.services.acls.denies
+    operations = _OPERATIONS[resource]
+    if resource == "group" and context.profile.release >= _FIRST_GROUP_CONFIGS:
+        operations += ("describe_configs", "alter_configs")
     return sum(
         1 << OPERATIONS[operation]
-        for operation in _OPERATIONS[resource]
+        for operation in operations
         if not denies(context, resource, name, operation)
     )

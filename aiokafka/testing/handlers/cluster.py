@@ -1,24 +1,26 @@
-"""ApiVersions, UpdateFeatures, UnregisterBroker, and requests about the controller quorum."""
+"""ApiVersions, UpdateFeatures, registrations, and requests about the controller quorum."""
 
 from __future__ import annotations
 
 import re
 
 from aiokafka import errors
-from aiokafka.protocol.messages.api_versions import (
+from aiokafka.protocol.messages.cluster import (
+    FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from aiokafka.protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
-)
-from aiokafka.protocol.messages.cluster import (
-    FeatureUpdateKey,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
 )
 from aiokafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
@@ -50,6 +52,12 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return refuse(context, request, errors.InvalidRequestError.errno)
+    if request.cluster_id is not None or request.node_id >= 0:  # version 5 (KIP-1242)
+        if request.cluster_id is None or request.node_id < 0:
+            return refuse(context, request, errors.InvalidRequestError.errno)
+        expected = (context.cluster_state.cluster_id, context.node_id)
+        if (request.cluster_id, request.node_id) != expected:
+            return refuse(context, request, errors.RebootstrapRequired.errno)
     profile = context.profile
     features = profile.features.items()
     finalized = context.cluster_state.profile
@@ -62,7 +70,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in features
-            if low > 0 or context.api_version >= 4  # older clients fail if it is 0 (KAFKA-17011)
+            if low > 0 or context.api_version >= 4  # older clients fail for 0 (KAFKA-17011)
         ],
         finalized_features_epoch=context.cluster_state.features_epoch if profile.features else -1,
         finalized_features=[
@@ -80,7 +88,8 @@ _UPGRADE = 1
 async def update_features(
     context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """Change all feature levels of the request, or none if a level is invalid (KIP-584)."""
+    """Change all feature levels of the request, or none if a level is invalid (KIP-584); with
+    `validate_only`, only check them."""
     await await_controller(context, request.timeout_ms / 1000)
     levels: dict[str, int] = {}
     for update in request.feature_updates:
@@ -112,7 +121,7 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
 
 _LOG = "__cluster_metadata"
 _END = 1000  # an invented end offset: the fake has no metadata log
-_BEHIND = 100
+_BEHIND = 100  # lag of a stopped voter in offsets, invented as well
 _TIME = 1_700_000_000_000
 
 
@@ -172,6 +181,17 @@ def unregister_broker(
     context.cluster_state.node_down(node.node_id)
     node.is_forgotten = True
     return UnregisterBrokerResponse(error_message=None)
+
+
+@handles(UnregisterControllerRequest, refusal={"error_message": "refused"})
+def unregister_controller(
+    context: RequestContext, request: UnregisterControllerRequest
+) -> UnregisterControllerResponse:
+    """Unregister a controller until its node starts again. Every node is a controller."""
+    if request.controller_id not in context.cluster_state.controllers:
+        return refuse(context, request, errors.ControllerIdNotRegistered.errno)
+    context.cluster_state.controllers.remove(request.controller_id)
+    return UnregisterControllerResponse(error_message=None)
 
 
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})

@@ -17,22 +17,19 @@ from aiokafka.protocol.messages.configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
-)
-from aiokafka.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from aiokafka.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource as IncrementalResource,
 )
 from aiokafka.testing.handlers import answer_items, handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
     GROUP_DEFAULTS,
+    GROUP_RESOURCE,
     INHERITED,
     LOG_LEVELS,
     LOGGER_DEFAULTS,
@@ -41,6 +38,7 @@ from aiokafka.testing.settings import (
     TOPIC_DEFAULTS,
     broker_settings,
     invalid_broker_setting,
+    invalid_group_setting,
     invalid_topic_setting,
     topic_settings,
 )
@@ -49,9 +47,9 @@ from aiokafka.testing.state import ClusterState, TopicRefusedError
 # -- Reading and changing the settings of topics and brokers
 
 
-TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, GROUP_RESOURCE
 _DESCRIBE = 32
-_FIRST_WITH_GROUPS = (4, 3)  # releases
+_FIRST_WITH_GROUPS = (4, 3)  # first release whose fake brokers have settings of groups
 _FIRST_WITH_METRICS = (3, 7)
 _FIRST_WITH_LOGGERS = (2, 4)
 
@@ -161,7 +159,8 @@ def _alter_resource(
     *,
     validate_only: bool,
 ) -> None:
-    """Apply `change` to the settings of a resource."""
+    """Apply `change` to the settings of a resource. Raises TopicRefusedError if the client lacks
+    the permission, if the resource does not exist, and for invalid settings."""
     kind, name = resource.resource_type, resource.resource_name
     _check_allowed(context, kind, name)
     _change_settings(context.cluster_state, kind, name, change, validate_only=validate_only)
@@ -180,9 +179,12 @@ def _change_other(
     settings = dict(state.other_configs.get((kind, name), {}))
     change(settings)
     known: Mapping[str, object] = METRICS_DEFAULTS if kind == METRICS else LOGGER_DEFAULTS
-    if kind == GROUP:
-        known = GROUP_DEFAULTS
     for key, value in settings.items():
+        if kind == GROUP:
+            problem = invalid_group_setting(key, value)
+            if problem is not None:
+                raise TopicRefusedError(errors.InvalidConfigurationError, problem)
+            continue
         if key not in known:
             raise TopicRefusedError(
                 errors.InvalidRequestError.errno
@@ -213,7 +215,7 @@ _BOOLEAN, _STRING, _INT = 1, 2, 3
 def describe_configs(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Return the settings of each resource."""
+    """Return the requested settings of each resource."""
     return answer_items(request, lambda resource: _describe(context, request, resource))
 
 
@@ -223,7 +225,7 @@ def _describe(
     kind, name = resource.resource_type, resource.resource_name
     _check_allowed(context, kind, name)
     settings, changed = _read_settings(context.state, kind, name)
-    # Null means all settings. In version 0 librdkafka sends an empty list to request all settings.
+    # Null means all settings; so does an empty list, as in Apache Kafka.
     wanted = set(resource.configuration_keys or settings)
     changed_source = _CHANGED.get(kind, _STATIC_BROKER)
     return DescribeConfigsResult(
@@ -245,7 +247,8 @@ def _describe(
 
 
 def _source(context: RequestContext, kind: int, name: str) -> int:
-    """Return Kafka's source code for a setting that the resource itself does not have."""
+    """Return where the value of a setting comes from if the resource does not set it: the code of
+    a changed broker setting or of a default (Kafka's ConfigSource)."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
     if kind == GROUP:
         inherited = GROUP_DEFAULTS[name][0]
@@ -256,8 +259,8 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """Return the names under which a setting is configured, with values; the effective value
-    first."""
+    """Return the synonyms of a setting, as in a DescribeConfigs response: the effective one first.
+    The synonyms of a group setting have the name of the broker setting that has its default."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]
@@ -335,7 +338,9 @@ def incremental_alter_configs(
 
 
 def _change(
-    context: RequestContext, request: IncrementalAlterConfigsRequest, resource: IncrementalResource
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+    resource: IncrementalAlterConfigsResource,
 ) -> None:
     def change(settings: dict[str, str]) -> None:
         if len({config.name for config in resource.configs}) < len(resource.configs):
@@ -348,7 +353,7 @@ def _change(
     _alter_resource(context, resource, change, validate_only=request.validate_only)
 
 
-def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
+def _apply(settings: dict[str, str], config: IncrementalAlterableConfig) -> None:
     name, operation = config.name, config.config_operation
     if operation == _DELETE:
         settings.pop(name, None)
@@ -378,7 +383,7 @@ def list_config_resources(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List topics, brokers and loggers, and the groups and client metrics that have settings
-    (KIP-1000, KIP-1142).
+    (KIP-1000, KIP-1142); only the requested types, and in version 0 only client metrics.
     """
     state = context.state
     brokers = [str(node) for node in state.live_nodes()]

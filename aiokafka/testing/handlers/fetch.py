@@ -9,31 +9,28 @@ from dataclasses import dataclass
 from aiokafka import errors
 from aiokafka.protocol.messages.fetch import (
     AbortedTransaction,
+    DivergingEpoch,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-)
-from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-)
-from aiokafka.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EndOfEpoch
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
+    NodeEndpoint,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    PartitionData,
 )
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch, Buffer, to_message_set
 from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession
 from aiokafka.testing.handlers import answer_items, handles, refuses
 from aiokafka.testing.handlers._common import (
+    await_change,
     check_epoch,
     is_offline,
     leader_endpoints,
@@ -45,7 +42,7 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition
 
 _ZSTD = 4
-_FIRST_WITHOUT_PARTIAL = 3  # KIP-74
+_FIRST_WITHOUT_PARTIAL = 3  # first version that returns the first batch whole (KIP-74)
 _FIRST_BATCH_V2 = 4
 _FIRST_ZSTD = 10
 _FIRST_DIVERGING = 12
@@ -59,7 +56,8 @@ _UNKNOWN = (errors.UnknownTopicOrPartitionError.errno, errors.UnknownTopicId.err
 def fetch(
     context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read the partitions of the request and of its fetch session; wait for `min_bytes`."""
+    """Read the partitions of the request and of its fetch session. Wait up to `max_wait_ms` for
+    `min_bytes`."""
     sessions = context.services.fetch_sessions(context.node_id)
     session, incremental = sessions.open(
         request.session_id,
@@ -164,7 +162,7 @@ def _read(
         records=b"",
     )
     if one.diverging is not None:
-        data.diverging_epoch = EpochEndOffset(epoch=one.diverging[0], end_offset=one.diverging[1])
+        data.diverging_epoch = DivergingEpoch(epoch=one.diverging[0], end_offset=one.diverging[1])
         return data, 0
     if one.preferred_replica != -1:
         data.preferred_read_replica = one.preferred_replica
@@ -252,13 +250,13 @@ def _add(
 # -- The check of each partition, and the decision whether to respond or to wait
 
 
-_FIRST_FROM_FOLLOWER = 11  # KIP-392
+_FIRST_FROM_FOLLOWER = 11  # first version that followers serve (KIP-392)
 
 
 @dataclass(slots=True)
 class _PartitionRead:
-    """The result of the check of a fetched partition: an error, or the log and the limit to
-    read."""
+    """The result of the check of a fetched partition: an error, or the log and the offset up to
+    which the client may read it."""
 
     position: FetchPosition
     errno: int = 0
@@ -280,7 +278,8 @@ class _PartitionRead:
 def _check_partition(
     context: RequestContext, request: FetchRequest, position: FetchPosition
 ) -> _PartitionRead:
-    """Check the topic, leader epoch and offset of a fetched partition."""
+    """Check whether this broker can serve a fetched partition: the topic, the permission, the disk,
+    the leadership (since KIP-392, a replica suffices), the leader epoch and the offset."""
     state = context.state
     if isinstance(position.topic, bytes):
         topic = state.topics_by_id.get(position.topic)
@@ -333,8 +332,8 @@ def _check_log(
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
-    """Return a replica in the client's rack, if this broker is in another rack; else -1
-    (KIP-392).
+    """Return an in-sync replica in the client's rack if this broker is in another rack; -1 if there
+    is no such replica (KIP-392).
     """
     nodes = context.state.nodes
     if not request.rack_id or nodes[context.node_id].rack == request.rack_id:
@@ -364,11 +363,13 @@ async def _wait_until_enough(
     loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
-        # Repeat the check of the caller: the partitions may have changed before this task ran.
+        # Repeat the check that `fetch()` has made: the partitions may have changed before this
+        # task ran.
         reads, enough = _check_all(context, request, positions)
         if enough or deadline <= loop.time():
             return reads
-        await _changed(reads, deadline, loop)
+        logs = [one.log for one in reads if one.log is not None]
+        await await_change(logs, deadline)
 
 
 def _is_enough(reads: list[_PartitionRead], min_bytes: int) -> bool:
@@ -383,28 +384,6 @@ def _is_enough(reads: list[_PartitionRead], min_bytes: int) -> bool:
             if found >= min_bytes:
                 return True
     return False
-
-
-async def _changed(
-    reads: list[_PartitionRead], deadline: float, loop: asyncio.AbstractEventLoop
-) -> None:
-    """Wait until one of the logs changes or the deadline passes."""
-    changed: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not changed.done():
-            changed.set_result(None)
-
-    logs = [one.log for one in reads if one.log is not None]
-    timer = loop.call_at(deadline, wake)
-    try:
-        for log in logs:
-            log.subscribe(wake)
-        await changed
-    finally:
-        timer.cancel()
-        for log in logs:
-            log.unsubscribe(wake)
 
 
 # -- Offsets by time and by leader epoch
@@ -488,7 +467,9 @@ def offset_for_leader_epoch(
     return answer_items(request, lambda topic, asked: _find_end(context, topic.topic, asked))
 
 
-def _find_end(context: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EndOfEpoch:
+def _find_end(
+    context: RequestContext, topic: str, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
     log = require_leader(context, topic, asked.partition, asked.current_leader_epoch).log
     epoch, end = log.end_of_epoch(asked.leader_epoch)
-    return EndOfEpoch(partition=asked.partition, leader_epoch=epoch, end_offset=end)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -8,22 +8,14 @@ from typing import TypeVar
 from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages.group_members import ConsumerProtocolSubscription
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from aiokafka.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
@@ -33,9 +25,16 @@ from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from aiokafka.protocol.messages.groups import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
 from aiokafka.protocol.schema import ZERO_UUID
@@ -51,6 +50,10 @@ from aiokafka.testing.transactions import TransactionRefusedError
 # -- Checks of the member that commits offsets
 
 _OFFSET_COMMIT = 8
+_TXN_OFFSET_COMMIT = 28
+# First version with the error GROUP_ID_NOT_FOUND, by API key.
+_FIRST_WITH_GROUP_ERROR = {_OFFSET_COMMIT: 9, _TXN_OFFSET_COMMIT: 6}
+_FIRST_WITH_IDS = 6  # TxnOffsetCommit with topic ids (KIP-1319)
 
 
 def _check_committer(
@@ -75,8 +78,12 @@ def _check_committer(
             return
         if groups.exists(group_id):
             raise RefusedError(errors.UnknownMemberIdError)
-        knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
-        missing = errors.GroupIdNotFound if knows_groups else errors.IllegalGenerationError
+        first = _FIRST_WITH_GROUP_ERROR[context.api_key]
+        missing = (
+            errors.GroupIdNotFound
+            if context.api_version >= first
+            else errors.IllegalGenerationError
+        )
         raise RefusedError(missing)
     group.check_member(member_id, instance_id, generation)
     if context.api_key != _OFFSET_COMMIT:
@@ -95,8 +102,12 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
     if member is None:
         raise RefusedError(errors.UnknownMemberIdError)
     if member.epoch != epoch:
-        is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
-        wrong = errors.StaleMemberEpoch if is_plain else errors.IllegalGenerationError
+        is_new = context.api_key == _OFFSET_COMMIT or context.api_version >= _FIRST_WITH_IDS
+        wrong = (
+            errors.StaleMemberEpoch
+            if is_new and member.classic is None
+            else errors.IllegalGenerationError
+        )
         raise RefusedError(wrong)
 
 
@@ -163,10 +174,10 @@ def _commit_one(
     return OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
 
 
-_FIRST_WITH_MEMBER = 3  # KIP-447
+_FIRST_WITH_MEMBER = 3  # first version with the member id and the generation (KIP-447)
 _FIRST_ABORTABLE_ERROR = 4
-_FIRST_ADDING_GROUP = 5  # KIP-890
-_FIRST_CHECKING_EPOCH = (2, 4)  # releases
+_FIRST_ADDING_GROUP = 5  # first version that adds the group to the transaction (KIP-890)
+_FIRST_CHECKING_EPOCH = (2, 4)  # first release that rejects offsets with an older producer epoch
 _FIRST_VERIFYING = (3, 6)
 
 
@@ -178,28 +189,26 @@ def txn_offset_commit(
     if not request.group_id:
         raise RefusedError(errors.InvalidGroupIdError)
     if context.api_version >= _FIRST_WITH_MEMBER and (
-        request.member_id or request.generation_id >= 0
+        request.member_id or request.generation_id_or_member_epoch >= 0
     ):
         _check_committer(
             context,
             request.group_id,
             request.member_id,
             request.group_instance_id,
-            request.generation_id,
+            request.generation_id_or_member_epoch,
         )
     else:  # the group cannot fence a request without a member (KIP-447)
         require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     require(_check_transaction(context, request))
-    return answer_items(
-        request, lambda topic, part: _commit_in_txn(context, request, topic.name, part)
-    )
+    return answer_items(request, lambda topic, part: _commit_in_txn(context, request, topic, part))
 
 
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
-        # These releases do not ask the transaction coordinator. From 2.4 on, the log that stores
-        # the group's offsets rejects older producer epochs, as every log does.
+        # These releases do not check with the transaction coordinator. From 2.4 on, the log that
+        # stores the group's offsets rejects older producer epochs, as every log does.
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
@@ -224,10 +233,15 @@ def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest)
 def _commit_in_txn(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-    topic: str,
+    asked: TxnOffsetCommitRequestTopic,
     part: TxnOffsetCommitRequestPartition,
 ) -> None:
-    metadata = part.committed_metadata or ""
+    metadata, topic = part.committed_metadata or "", asked.name
+    if context.api_version >= _FIRST_WITH_IDS:
+        found = find_topic(context, "", asked.topic_id)
+        if found is None:
+            raise RefusedError(errors.UnknownTopicId)
+        topic = found.name
     require(_check_offset(context, topic, part.partition_index, metadata))
     groups = context.services.groups
     groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
@@ -367,7 +381,8 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member of a request (KIP-848); 0 for a valid member or none."""
+    """Return the error code for the member id and epoch of a request (KIP-848); 0 if they are valid
+    or missing."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0

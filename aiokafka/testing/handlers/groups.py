@@ -1,6 +1,7 @@
 """DescribeGroups, ListGroups, DeleteGroups, and the descriptions of consumer groups (KIP-848).
 
-A fake cluster has no share groups and no streams groups: requests about them get an error.
+A fake cluster has no streams groups: requests about them get an error. Share groups are described
+in :mod:`aiokafka.testing.handlers.share`.
 """
 
 from __future__ import annotations
@@ -8,19 +9,14 @@ from __future__ import annotations
 from typing import NoReturn
 
 from aiokafka import errors
-from aiokafka.protocol.messages.consumer_group_describe import (
+from aiokafka.protocol.messages.groups import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    TopicPartitions,
-)
-from aiokafka.protocol.messages.consumer_group_describe import (
-    DescribedGroup as DescribedConsumerGroup,
-)
-from aiokafka.protocol.messages.consumer_group_describe import Member as DescribedConsumerMember
-from aiokafka.protocol.messages.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    DescribedConsumerGroup,
+    DescribedConsumerGroupMember,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -28,20 +24,9 @@ from aiokafka.protocol.messages.groups import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
+    TopicPartitions,
 )
-from aiokafka.protocol.messages.share_group_describe import (
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
-from aiokafka.protocol.messages.share_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
-)
-from aiokafka.protocol.messages.streams_group_describe import (
+from aiokafka.protocol.messages.streams_groups import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
@@ -49,6 +34,7 @@ from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupState
 from aiokafka.testing.classic_group import Member as ClassicMember
 from aiokafka.testing.consumer_group import (
+    CONSUMERS,
     ConsumerGroup,
     ConsumerMember,
     TopicIdPartitions,
@@ -56,6 +42,7 @@ from aiokafka.testing.consumer_group import (
 from aiokafka.testing.handlers import answer_items, handles, require
 from aiokafka.testing.handlers._common import authorized_operations, grouped, require_group
 from aiokafka.testing.script import RequestContext
+from aiokafka.testing.share_group import SHARE
 from aiokafka.testing.state import ClusterState
 
 _FIRST_STATIC = 4
@@ -66,8 +53,8 @@ _FIRST_NOT_FOUND = 6
 def describe_groups(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Describe each group. A group that is not a classic group has the state Dead, and since
-    version 6 the error GROUP_ID_NOT_FOUND (KIP-1043).
+    """Describe each classic group. A group without members that has only committed offsets is
+    Empty. Any other group is Dead, and since version 6 has the error GROUP_ID_NOT_FOUND (KIP-1043).
     """
     return answer_items(request, lambda group_id: _describe_classic(context, request, group_id))
 
@@ -98,7 +85,8 @@ def _describe_classic(
 
 def _not_classic(context: RequestContext, group_id: str) -> DescribedGroup:
     groups = context.services.groups
-    if group_id in groups.offsets and group_id not in groups.consumer:
+    others = groups.consumer.keys() | groups.share.keys()
+    if group_id in groups.offsets and group_id not in others:
         return _empty(group_id, GroupState.EMPTY.value)
     answer = _empty(group_id, GroupState.DEAD.value)
     if context.api_version >= _FIRST_NOT_FOUND:
@@ -125,13 +113,14 @@ def _classic_member(
 
 @handles(ListGroupsRequest)
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List the groups of this coordinator that the client may describe, by state and type."""
+    """List the groups of this coordinator that the client may describe, and that have one of the
+    requested states and types."""
     groups, acls = context.services.groups, context.services.acls
     sees_all = not acls.check_named(context, "cluster", "", "describe")
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse(groups=[])
-    for group_id in sorted({*groups.classic, *groups.consumer, *groups.offsets}):
+    for group_id in sorted({*groups.classic, *groups.consumer, *groups.share, *groups.offsets}):
         if groups.check_coordinator(context.node_id, group_id):
             continue
         if not sees_all and acls.check_named(context, "group", group_id, "describe"):
@@ -147,14 +136,19 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
 
 def _listed(context: RequestContext, group_id: str) -> ListedGroup:
     groups = context.services.groups
-    next_generation = group_id in groups.consumer
-    classic = groups.classic.get(group_id)
-    protocol_type = classic.protocol_type if classic is not None else ""
+    if group_id in groups.share:
+        protocol_type = group_type = SHARE
+    elif group_id in groups.consumer:
+        protocol_type = group_type = CONSUMERS
+    else:
+        classic = groups.classic.get(group_id)
+        protocol_type = classic.protocol_type if classic is not None else ""
+        group_type = "classic"
     return ListedGroup(
         group_id=group_id,
-        protocol_type="consumer" if next_generation else protocol_type,
+        protocol_type=protocol_type,
         group_state=groups.state_of(group_id),
-        group_type="consumer" if next_generation else "classic",
+        group_type=group_type,
     )
 
 
@@ -176,7 +170,8 @@ _CLASSIC, _CONSUMER = 0, 1
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group (KIP-848)."""
+    """Describe each group of the consumer protocol (KIP-848); other groups have the error
+    GROUP_ID_NOT_FOUND."""
     return answer_items(request, lambda group_id: _describe_consumer(context, request, group_id))
 
 
@@ -202,8 +197,8 @@ def _describe_consumer(
 
 def _consumer_member(
     context: RequestContext, group: ConsumerGroup, member: ConsumerMember
-) -> DescribedConsumerMember:
-    return DescribedConsumerMember(
+) -> DescribedConsumerGroupMember:
+    return DescribedConsumerGroupMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -230,38 +225,6 @@ def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
             if topic_id in state.topics_by_id
         ]
     )
-
-
-@handles(ShareGroupDescribeRequest)
-def share_group_describe(
-    context: RequestContext, request: ShareGroupDescribeRequest
-) -> ShareGroupDescribeResponse:
-    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
-    return answer_items(request, lambda group_id: _refuse_group(context, group_id))
-
-
-@handles(DescribeShareGroupOffsetsRequest)
-def describe_share_group_offsets(
-    context: RequestContext, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse:
-    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
-    return answer_items(request, lambda group: _refuse_group(context, group.group_id))
-
-
-@handles(AlterShareGroupOffsetsRequest)
-def alter_share_group_offsets(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> AlterShareGroupOffsetsResponse:
-    """Return GROUP_ID_NOT_FOUND, or the error of the coordinator check."""
-    _refuse_group(context, request.group_id)
-
-
-@handles(DeleteShareGroupOffsetsRequest)
-def delete_share_group_offsets(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> DeleteShareGroupOffsetsResponse:
-    """Return GROUP_ID_NOT_FOUND, or the error of the coordinator check."""
-    _refuse_group(context, request.group_id)
 
 
 @handles(StreamsGroupDescribeRequest)

@@ -6,25 +6,23 @@ import base64
 from collections.abc import Iterable
 
 from aiokafka import _clock, errors
-from aiokafka.protocol.messages.consumer_group_heartbeat import Assignment as NextAssignment
-from aiokafka.protocol.messages.consumer_group_heartbeat import (
+from aiokafka.protocol.messages.group_members import Assignment as NextAssignment
+from aiokafka.protocol.messages.group_members import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-)
-from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokafka.protocol.messages.join_group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
-)
-from aiokafka.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokafka.protocol.messages.group_members import TopicPartitions as OwnedPartitions
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, Joined, JoinRequest
 from aiokafka.testing.consumer_group import (
@@ -36,10 +34,10 @@ from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.handlers._common import grouped
 from aiokafka.testing.script import RequestContext
 
-_FIRST_NEEDING_ID = 4  # KIP-394
+_FIRST_NEEDING_ID = 4  # first version in which a new member gets its id, then joins (KIP-394)
 _FIRST_STATIC = 5
 _FIRST_WITH_TYPE = 7
-_FIRST_SKIPPING = 9  # KIP-814
+_FIRST_SKIPPING = 9  # first version with the field SkipAssignment (KIP-814)
 
 
 @handles(JoinGroupRequest)
@@ -126,7 +124,8 @@ def _joined(context: RequestContext, joined: Joined) -> JoinGroupResponse:
 
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Return the member's assignment, once the leader has sent the assignments."""
+    """Return the member's assignment as soon as the leader has sent the assignments. In a group of
+    the consumer protocol, return it at once (KIP-848)."""
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     if (modern := groups.consumer.get(request.group_id)) is not None:
@@ -161,7 +160,7 @@ def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
 
 @handles(HeartbeatRequest)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Extend the session of a member; return REBALANCE_IN_PROGRESS during a rebalance."""
+    """Extend the session of a member; return REBALANCE_IN_PROGRESS if the member must rejoin."""
     if not request.group_id:
         raise RefusedError(errors.InvalidGroupIdError)
     groups = context.services.groups

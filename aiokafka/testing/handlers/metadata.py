@@ -8,12 +8,10 @@ from aiokafka.protocol.messages.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from aiokafka.protocol.messages.find_coordinator import (
+from aiokafka.protocol.messages.metadata import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -47,8 +45,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 def refuse_metadata(
     context: RequestContext, request: MetadataRequest, errno: int
 ) -> MetadataResponse:
-    """Return a response with `errno` for every topic of the request, or for every topic of the
-    cluster if the request is for all topics.
+    """Return a response with `errno` for every topic of the request, or of the cluster if the
+    request is for all topics. If the request names no topics, the error is also at the top level.
     """
     state = context.state
     refused = request.topics or []
@@ -161,7 +159,7 @@ _BROKERS = 1
 def describe_cluster(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe the brokers (KIP-700)."""
+    """Describe the live brokers, and on request the stopped brokers as fenced (KIP-700)."""
     if request.endpoint_type != _BROKERS:
         return refuse(context, request, errors.MismatchedEndpointType.errno)
     state = context.state
@@ -195,7 +193,8 @@ _INTERNAL_TOPICS = {_GROUP: "__consumer_offsets", _TRANSACTION: "__transaction_s
 def find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Look up the coordinator of each key."""
+    """Look up the coordinator of each key. The first request for a group or a transactional id
+    creates the internal topic."""
     keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
     return _coordinators(
         context, [_find_coordinator(context, request.key_type, key) for key in keys]

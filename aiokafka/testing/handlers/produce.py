@@ -7,12 +7,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from aiokafka import _clock, errors
-from aiokafka.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from aiokafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -41,15 +39,16 @@ from aiokafka.testing.state import Partition, Topic
 from aiokafka.testing.transactions import TransactionRefusedError
 
 _ALL = -1
-_FIRST_WITH_LEADER = 10  # KIP-951
-_FIRST_CAPPING = (3, 9)  # releases that cap min.insync.replicas at the number of replicas
+_FIRST_WITH_LEADER = 10  # first version whose response has the current leader (KIP-951)
+_FIRST_CAPPING = (3, 9)  # first release that caps min.insync.replicas at the number of replicas
 
 
 @handles(ProduceRequest, refusal={"base_offset": -1})
 def produce(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    """Append the batches; with acks=all, wait for the in-sync replicas."""
+    """Append the batches. With acks=all, wait for the in-sync replicas; with acks=0, return no
+    response, or close the connection after an error."""
     if request.acks not in (0, 1, _ALL):
         return refuse_produce(context, request, errors.InvalidRequiredAcksError.errno)
     if any(part.records is None for topic in request.topic_data for part in topic.partition_data):
@@ -77,7 +76,8 @@ def produce(
 
 
 async def _no_response() -> ProduceResponse:
-    """Wait forever: a real broker fails internally at this request, and sends no response."""
+    """Wait forever, in place of a response to a Produce request with null records: a real broker
+    fails internally at such a request, and sends no response."""
     waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     return await waiting
 
@@ -236,7 +236,7 @@ _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _FIRST_BATCH_V2 = 3  # Produce versions; earlier versions have message sets of magic 0 and 1
 _FIRST_ZSTD = 7
 _AFTER_MAX = "message.timestamp.after.max.ms"
-_FIRST_WITH_ONE_HOUR = (4, 0)  # the first release in which its default is one hour (KIP-1030)
+_FIRST_WITH_ONE_HOUR = (4, 0)  # first release in which `_AFTER_MAX` is one hour (KIP-1030)
 _FOREVER = 2**63 - 1
 _FIRST_ACCEPTING_UNKNOWN = (2, 5)  # first release that accepts unknown producer ids (KIP-360)
 
@@ -329,7 +329,8 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
 
 
 def _recompressed(topic: Topic, batch: Batch) -> Batch:
-    """Return the batch, compressed again if the topic's ``compression.type`` differs from it."""
+    """Return the batch, compressed again if the topic's ``compression.type`` names another
+    compression type."""
     codec = _CODECS.get(topic.setting("compression.type"))
     if codec is None or codec == batch.codec:
         return batch
@@ -350,8 +351,8 @@ def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
 
 
 def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
-    """Raise BatchRefusedError if the topic does not allow some records. The error lists all of
-    them."""
+    """Raise BatchRefusedError if the topic is compacted and records have no key, or if timestamps
+    are not between the two `times`. The error lists all such records."""
     earliest, latest = times
     needs_keys = "compact" in topic.setting("cleanup.policy")
     if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:
@@ -383,7 +384,8 @@ _FIRST_FENCED = 4
 def init_producer_id(
     context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Return a new producer id, or the producer id and epoch of a transactional id."""
+    """Return a new producer id. For a transactional id, begin a new epoch, and return the producer
+    id and the epoch."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         return InitProducerIdResponse(

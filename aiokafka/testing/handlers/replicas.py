@@ -85,7 +85,7 @@ def _move_log(context: RequestContext, path: str, topic: str, index: int) -> int
     return 0
 
 
-_VOLUME = 100 * 2**30  # bytes
+_VOLUME = 100 * 2**30  # size in bytes of each log directory's disk, of which half is free
 _FIRST_WITH_AN_ERROR = 3
 
 
@@ -111,8 +111,8 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Return a response with `errno`. Before version 3, every log directory has the error; with
-    CLUSTER_AUTHORIZATION_FAILED, the response has no log directories.
+    """Return a response with `errno`. Before version 3, the error is in every log directory, except
+    that CLUSTER_AUTHORIZATION_FAILED is an empty response.
     """
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])

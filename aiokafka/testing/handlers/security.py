@@ -68,7 +68,8 @@ def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Sa
 def refuse_sasl_handshake(
     context: RequestContext, request: SaslHandshakeRequest, errno: int
 ) -> SaslHandshakeResponse:
-    """Return a response with `errno`; UNSUPPORTED_SASL_MECHANISM has the list of mechanisms."""
+    """Return a response with `errno`. With UNSUPPORTED_SASL_MECHANISM, the response has the list of
+    the broker's mechanisms; otherwise the list is empty."""
     security = context.services.security
     offered = (
         security.mechanisms
@@ -149,8 +150,9 @@ def _describe_credentials(
 
 
 _SCRAM_NAMES = dict(enumerate(SCRAM, 1))
-_LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 16384  # iterations
-_CONTROLLER_TIMEOUT = 30.0  # seconds for which a broker tries to reach the controller
+_LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 16384  # accepted for a new SCRAM credential
+# Seconds for which a broker tries to reach the controller; then it returns REQUEST_TIMED_OUT.
+_CONTROLLER_TIMEOUT = 30.0
 
 
 @handles(AlterUserScramCredentialsRequest)
@@ -229,12 +231,12 @@ def _store_credential(context: RequestContext, wanted: ScramCredentialUpsertion)
 
 # -- Delegation tokens (KIP-48, KIP-373)
 
-_FIRST_WITH_REQUESTER = 3  # versions
+_FIRST_WITH_REQUESTER = 3  # first version whose response has the requester of a token
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal. Raises TokenRefusedError if the client may not manage
-    tokens."""
+    """Return the client's principal. Raises TokenRefusedError without SASL, and for a client that
+    has logged in with a token: such clients may not manage tokens."""
     session = context.session
     if session is None or session.is_by_token:
         raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed)
@@ -314,7 +316,8 @@ def expire_delegation_token(
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Return the tokens; with an authorizer, only the tokens that the client may renew (KIP-48)."""
+    """Return the tokens, of all owners or of the owners in the request; with an authorizer, only
+    the tokens that the client may renew (KIP-48)."""
     user = _principal_of(context)
     tokens = context.services.tokens.list(context.cluster_state.config)
     if request.owners is not None:
@@ -354,7 +357,8 @@ def _describe_token(context: RequestContext, token: Token) -> DescribedDelegatio
 
 @handles(DescribeAclsRequest)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Return the ACL entries that match the filter, by resource (KIP-140)."""
+    """Return the ACL entries that match the filter, by resource; without an authorizer, the error
+    SECURITY_DISABLED (KIP-140)."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
@@ -384,7 +388,8 @@ _ANY_PATTERN, _MATCH_PATTERN = 1, 2
 
 @handles(CreateAclsRequest)
 def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Create each ACL entry that is valid (KIP-140)."""
+    """Create each ACL entry that is valid; without an authorizer, return SECURITY_DISABLED
+    (KIP-140)."""
     if not context.services.acls.entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
     return answer_items(request, lambda wanted: _create_acl(context, wanted))
@@ -420,7 +425,8 @@ def _acl_problem(wanted: AclCreation) -> str | None:
 @handles(DeleteAclsRequest)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the entries that match a filter (KIP-140). The result of each filter has all entries
-    that match it, even if an entry matches several filters.
+    that match it, even if an entry matches several filters. Without an authorizer, return
+    SECURITY_DISABLED.
     """
     entries = context.services.acls.entries
     if not entries.is_enforced:

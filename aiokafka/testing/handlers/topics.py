@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 from aiokafka import errors
-from aiokafka.protocol.messages.records import (
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-)
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -20,6 +14,10 @@ from aiokafka.protocol.messages.topics import (
     CreateTopicsResponse,
     Cursor,
     DeletableTopicResult,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
@@ -207,7 +205,8 @@ _TO_THE_END = -1
 
 @handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete the records before the requested offset of each partition."""
+    """Delete the records before the requested offset of each partition; -1 stands for the high
+    watermark."""
     return answer_items(request, lambda topic, asked: _delete_records(context, topic.name, asked))
 
 

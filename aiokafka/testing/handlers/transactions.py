@@ -6,16 +6,14 @@ import re
 from collections.abc import Mapping
 
 from aiokafka import _clock, errors
-from aiokafka.protocol.messages.list_transactions import (
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
-from aiokafka.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from aiokafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     PartitionResponse,
     ProducerState,
     TopicData,
@@ -163,12 +161,13 @@ def add_offsets_to_txn(
 
 
 _FIRST_FENCED_ENDING = 2
-_FIRST_BUMPING = 5  # KIP-890
+_FIRST_BUMPING = 5  # first version that bumps the producer's epoch (KIP-890)
 
 
 @handles(EndTxnRequest)
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """End the transaction. Since version 5 the producer continues with the next epoch."""
+    """End the transaction. With version 5 and `transaction.version` 2, the producer continues with
+    the next epoch (KIP-890)."""
     transactions = context.services.transactions
     require(transactions.check_coordinator(context.node_id, request.transactional_id))
     try:

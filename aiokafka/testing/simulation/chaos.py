@@ -67,7 +67,8 @@ class Faults:
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut the connection to a broker on which one end is the next to have sent `byte` bytes."""
+        """Cut one connection to a broker: the next connection of which one end has sent `byte`
+        bytes, counted from its connect."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 
@@ -98,7 +99,8 @@ class Faults:
         self._simulation.loop.stall(probability, longest)
 
     async def heal(self, broker: int | None = None) -> None:
-        """End all stalls, and the faults of one broker or of all brokers (None, the default)."""
+        """End all stalls, and the faults of one broker or of all brokers (None, the default). Start
+        the broker if it was killed."""
         self._simulation.loop.stall(0, 0)
         for each in self.brokers if broker is None else [broker]:
             line = self._line(each)
@@ -144,8 +146,8 @@ class Chaos:
 
     #: The kinds of faults. "kill": a broker is killed. "silence", "one way": packets to and from a
     #: broker are lost, in both directions or in one. "slow": a high latency. "reset", "cut":
-    #: connections are reset, or cut inside a message. Others: a leader or a coordinator moves, a
-    #: group is rebalanced, the waits of the program stall.
+    #: connections are reset, or cut inside a message. "stall": some waits of the program last
+    #: longer, as on a busy machine. Others: a leader or a coordinator moves, a group is rebalanced.
     KINDS = (
         "kill",
         "silence",
@@ -224,7 +226,8 @@ class Chaos:
         await self.faults.heal(broker)
 
     async def _inflict(self, kind: str, broker: int) -> bool:
-        """Inflict a fault; return whether the fault lasts until `heal`, unlike a reset."""
+        """Inflict a fault; return True if the fault lasts until `heal`, False if it is over at
+        once."""
         faults, random = self.faults, self._random
         if kind == "kill":
             await faults.kill(broker)
@@ -253,7 +256,7 @@ class Chaos:
             topics = [t for t in self._cluster.state.topics.values() if t.partitions]
             if topics and self._cluster.state.nodes[broker].alive:
                 topic = random.choice(topics)
-                # The test itself may have isolated the broker, or failed its disk.
+                # `move_leader()` raises if the test has isolated the broker, or failed its disk.
                 with suppress(ValueError):
                     faults.move_leader(topic.name, random.randrange(len(topic.partitions)), broker)
         else:

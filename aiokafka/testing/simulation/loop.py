@@ -137,17 +137,20 @@ def name_of(callback: _Called) -> str:
 
 # Virtual seconds that one turn takes: a task that polls the time with sleep(0) must see it advance.
 _TURN = 10e-6
-# Maximum random delay of a timer. It gives timers for the same moment an order from the seed.
+# Maximum random delay of a timer, in virtual seconds, so that the seed determines the order of
+# timers for the same moment.
 _TIMER_JITTER = 1e-6
 # Timers that are due within this many seconds fire now, as in asyncio.
 _CLOCK_RESOLUTION = 1e-9
-# A busy loop is suspected after more than _MANY_TURNS turns without a wait in _WINDOW seconds.
+# A busy loop is suspected if the loop runs more than _MANY_TURNS turns without waiting within
+# _WINDOW virtual seconds.
 _WINDOW = 0.5
 _MANY_TURNS = 25_000
-# Number of turns for which the BusyLoopDetector counts.
+# For about this number of turns, the BusyLoopDetector counts callbacks when a busy loop is
+# suspected.
 _SAMPLE = 2_000
-# Cancelled timers are removed from the heap once they are more than this number, and more than half
-# of all timers.
+# Cancelled timers are removed from the heap as soon as there are more of them than this number, and
+# more than half of all timers are cancelled.
 _MOST_CANCELLED = 50
 _NEVER = float("inf")
 
@@ -310,13 +313,14 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     # -- turns
 
     def limit(self, seconds: float) -> None:
-        """Raise :class:`VirtualTimeError` from the run in `seconds` of virtual time from now."""
+        """End the run with :class:`VirtualTimeError` after `seconds` more of virtual time."""
         self._limit = self.now + seconds
         self._next_check_at = min(self._limit, self._window_end)
 
     def stall(self, probability: float, longest: float) -> None:
         """Prolong a wait of the loop by up to `longest` seconds, with this probability, as on a
-        busy machine. Callbacks that become due during a wait run in one turn. 0 ends the stalls.
+        busy machine. Callbacks that become due during a wait run in one turn. Probability 0 ends
+        the stalls.
         """
         self._stall_probability = probability
         self._longest_stall = longest
@@ -374,7 +378,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                     )
 
     def _jump(self) -> None:
-        """Advance the time to the next event or timer. Raise StuckError if there is none."""
+        """Advance the time to the next event or timer, or beyond it if the wait stalls. Raise
+        StuckError if there is no event or timer."""
         events, timers = self._events, self._scheduled
         if timers:
             until = timers[0][0]
@@ -423,7 +428,8 @@ _LONGEST_STEP = 0.001
 class Executors:
     """Runs the functions of `run_in_executor`, one at a time, at moments from the seed.
 
-    Owns: the time at which the last function begins, and by executor the end of its last function.
+    Owns: the time at which the last submitted function begins, and for each executor the time at
+    which its last function ends.
     """
 
     def __init__(self, loop: VirtualTimeLoop, chance: random.Random) -> None:

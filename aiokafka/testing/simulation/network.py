@@ -50,8 +50,8 @@ class Line:
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the connection on which one end is the next to have sent this number of bytes: the
-        #: other end gets these bytes, then both ends get a reset. None for no cut.
+        #: Cut the next connection of which one end has sent this number of bytes, counted from its
+        #: connect: the other end gets these bytes, then both ends get a reset. None for no cut.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
@@ -146,7 +146,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return self._is_serving
 
     def begin(self) -> None:
-        """Start accepting connections."""
+        """Start accepting connections, unless the server is closed."""
         if self._is_open:
             self._is_serving = True
 
@@ -155,7 +155,8 @@ class SimulatedServer(asyncio.AbstractServer):
         await asyncio.sleep(0)
 
     async def serve_forever(self) -> None:
-        """Serve until cancelled, then close."""
+        """Serve until cancelled, then close. Raises RuntimeError if the server is closed, or if
+        another call is in progress."""
         if self._forever is not None:
             raise RuntimeError(f"server {self!r} is already being awaited on serve_forever()")
         if not self._is_open:
@@ -228,8 +229,8 @@ _FIRST_CLIENT_PORT = 40_000
 _IP = "127.0.0.1"
 _KEPT_ATTEMPTS = 10_000
 _MARK = struct.Struct(">QBd")
-# Seconds before each retransmission of a lost SYN; the last number, before the timeout. As on
-# Linux.
+# Seconds before each retransmission of a lost SYN, as on Linux; the last number is the wait before
+# the timeout.
 _SYN_RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -266,7 +267,7 @@ class Network:
     # -- for the loop
 
     async def resolve(self, host: Any, port: Any) -> list[Any]:
-        """Return address infos as `getaddrinfo`. Raises socket.gaierror for unknown names."""
+        """Return address infos like `getaddrinfo`. Raises socket.gaierror for unknown names."""
         name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
         if _is_address(name):
             found = [name]
@@ -288,7 +289,8 @@ class Network:
         *,
         tls: Any = None,
     ) -> SimulatedServer:
-        """Return a new server at a free address; port 0 means the next free port."""
+        """Return a new server at an address; port 0 means the next free port. Raises OSError if the
+        address is in use."""
         while port == 0:
             if (host, self._next_port) not in self._servers:
                 port = self._next_port

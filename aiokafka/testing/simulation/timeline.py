@@ -36,7 +36,8 @@ Line = Callable[[], str]
 
 
 class _Request:
-    """One request. `is_empty` is set for a poll whose response has no data: it is omitted."""
+    """One request. `is_empty`: whether the timeline omits the request and its response, because it
+    is a poll (`_POLLS`) whose response has neither an error nor data."""
 
     def __init__(
         self,
@@ -148,8 +149,8 @@ class FrameReader:
 
 
 def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) -> str:
-    """Return the topics and partitions in a request. For a response, return those with an error or
-    data."""
+    """Return the group, topics and partitions that a request names, as text. For a response, return
+    the topics and partitions with an error or data."""
     named: list[str] = []
     for place, error, size in _places(message, "", names):
         if error:
@@ -169,7 +170,8 @@ def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) 
 
 
 def _places(value: Any, topic: str, names: dict[bytes, str]) -> Iterator[tuple[str, int, int]]:
-    """Yield each topic or partition in a message, with its error and the size of its records."""
+    """Yield the name, the error code and the size of the records of each partition in a message;
+    also of each other struct that has an error, by the name of its topic."""
     if isinstance(value, list | tuple):
         for each in value:
             if isinstance(each, int) and topic:

@@ -30,8 +30,8 @@ def reset_error() -> ConnectionResetError:
 
 
 class SimulatedSocket:
-    """One end of a connection, as the operating system presents a socket to asyncio: it calls a
-    reader and a writer when it is readable or writable.
+    """One end of a connection, in place of a socket of the operating system. The socket calls its
+    `reader` while it is readable, and its `writer` when it becomes writable.
 
     Owns: the sent bytes in transit, and the received unread bytes.
     """
@@ -226,8 +226,8 @@ class SimulatedSocket:
             peer.reader()
 
     def _reject_data(self) -> None:
-        """Handle pieces that arrive at the closed peer: bytes cause a reset of this end, EOF does
-        not."""
+        """Discard the pieces that arrive at the closed peer. Bytes cause a reset of this end, EOF
+        does not."""
         has_data = any(piece is not None for _, piece in self._in_transit)
         if has_data and self.line.holds(self.peer):
             self._hold()
@@ -310,7 +310,7 @@ class SimulatedSocket:
         self._sent_at = -1.0
         self._transmit(piece)
         self._sent_fin = True
-        # A full buffer accepts no more bytes.
+        # Mark the buffer as full, so that it accepts no more bytes.
         self._unread_bytes = 1 << 60
         after = max(self._arrived_last, self._loop.now) + self.line.delay()
         self._loop.happen_at(after, self.peer.receive_reset)
@@ -373,7 +373,7 @@ class SocketInfo:
 
 
 class SimulatedTransport(asyncio.Transport):
-    """A transport on a SimulatedSocket that behaves as asyncio's transport for sockets.
+    """A transport on a SimulatedSocket. It behaves like asyncio's transport for sockets.
 
     Owns: the write buffer, and which methods of the protocol were called.
     """
@@ -489,7 +489,7 @@ class SimulatedTransport(asyncio.Transport):
             return None
 
     def _read_end(self) -> None:
-        # TLS connections cannot be half-closed.
+        # A TLS connection cannot be half-closed, so close it in any case.
         if self._protocol.eof_received() and not self._is_tls:
             self._end.reader = None
         else:

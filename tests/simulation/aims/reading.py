@@ -115,6 +115,32 @@ class Seeks(ReadingAim):
         self.fault(LateResponse, 3, api=1, seconds=0.05, times=10)
 
 
+class Awaited(ReadingAim):
+    """Deserializers that wait for some records, in every way of reading."""
+
+    name = "awaited"
+    promises = (EVERY,)
+
+    def compose(self) -> None:
+        """Calls are cancelled, and what is buffered is dropped, while a deserializer waits."""
+        self.cluster(brokers=2)
+        topics = [self.producer(linger_ms=self.random.choice((0, 20)))]
+        self.topics(partitions=self.random.choice((1, 3)), config={})
+        changes: dict[str, Any] = {"fetch_buffer_memory": self.random.choice((1000, 1_000_000))}
+        options: dict[str, Any] = {
+            "deserializer_rate": self.random.choice((0.1, 0.5, 1)),
+            "style": self.random.choice(("one", "many", "iterate", "iterate", "mixed")),
+            "cancel_rate": self.random.choice((0, 0, 0.3)),
+            "pause_rate": self.random.choice((0, 0.1)),
+        }
+        if self.random.random() < 0.5:
+            self.lone(topics, changes, readers=self.random.choice((1, 2)), **options)
+        else:
+            self.group(topics, self.random.choice((1, 2)), changes, **options)
+            self.fault(Rebalance, self.random.choice((0, 2)))
+        self.fault(LeaderMove, self.random.choice((0, 3)))
+
+
 class Transactions(ReadingAim):
     """Committed and aborted transactions in one log."""
 
@@ -442,6 +468,7 @@ class InsistingReaders(ReadingAim):
 
 READING_AIMS: tuple[type[Aim], ...] = (
     Seeks,
+    Awaited,
     Transactions,
     Sharing,
     Static,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka import errors
-from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest
 from aiokafka.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from aiokafka.testing import Cut, Edit, Fail, Interception, RequestContext
 from tests.simulation.faults.base import Fault, draw_broker, draw_partition

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from aiokafka import errors
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import Action, Cut, Delay, Fail, Interception, RequestContext, Silence
 from aiokafka.testing.script import Handler
 from tests.simulation.commits import note_overtaken

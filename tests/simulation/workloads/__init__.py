@@ -23,6 +23,7 @@ from tests.simulation.workloads.pipeline import PipelineWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
 from tests.simulation.workloads.ranging import RangeWorkload
 from tests.simulation.workloads.sessions import SessionWorkload
+from tests.simulation.workloads.sharing import ShareWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
 from tests.simulation.workloads.turmoil import TurmoilWorkload
 
@@ -45,6 +46,7 @@ KINDS: dict[type[Workload], int] = {
     TurmoilWorkload: 1,
     # Drawn by `let_groups_migrate`, from other numbers.
     MigratingWorkload: 0,
+    ShareWorkload: 0,
 }
 #: Those whose programs may have interceptors.
 INTERCEPTED = ("producer", "transactions", "turmoil", "lone", "group", "pipeline")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.structs import ConsumerRecord
 from tests.simulation import logs
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall

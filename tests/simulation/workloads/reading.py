@@ -72,7 +72,7 @@ async def read_once(
     if style == "many":
         records = await _read_many(caller, consumer, slowness(options))
     else:
-        records = await _read_one(caller, consumer, style)
+        records = await _read_one(caller, consumer, reading, style)
     # In the step in which it was returned.
     _check_paused(caller, consumer, records)
     # A fetch that is under way may wait that long at the broker for more.
@@ -116,12 +116,17 @@ def _waiting_for(
 
 
 async def _read_one(
-    caller: Caller, consumer: AIOKafkaConsumer, style: str
+    caller: Caller, consumer: AIOKafkaConsumer, reading: Reading, style: str
 ) -> list[ConsumerRecord[Any, Any]]:
     named = sorted(consumer.assignment()) if style in ("named", "single") else []
     if style == "single" and named:
         named = [caller.random.choice(named)]
-    call = anext(consumer) if style == "iterate" else consumer.getone(*named)
+    if style == "iterate":
+        # One iterator for all records, as `async for` has it: it has a fast path of its own.
+        reading.iterator = reading.iterator or aiter(consumer)
+        call = anext(reading.iterator)
+    else:
+        call = consumer.getone(*named)
     try:
         patience = 1.0 if style == "single" else 5.0
         return [await caller.call("getone", call, patience=patience)]

@@ -6,16 +6,15 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aiokafka.coordinator.assignors._assignment import (
-    Claim,
+from aiokafka.coordinator.assignors._assignment import Claim, balance, settle
+from aiokafka.coordinator.assignors.abstract import (
+    AbstractPartitionAssignor,
     Members,
-    balance,
     build,
+    either,
     partitions_by_topic,
-    settle,
     subscribers_by_topic,
 )
-from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor, either
 from aiokafka.coordinator.assignors.sticky.partition_movements import PartitionMovements
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -56,10 +55,11 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        owned = settle({member: _claim(metadata) for member, metadata in members.items()})
+        claims = {member: _claim(metadata) for member, metadata in members.items()}
+        owned = settle(claims)
         subscribers = subscribers_by_topic(members)
         partitions = partitions_by_topic(cluster, subscribers)
-        shares = balance(subscribers, partitions, owned)
+        shares = balance(subscribers, partitions, owned, claims)
         type(self)._latest_partition_movements = PartitionMovements(owned, shares)
         return build(self.version, shares)
 
@@ -71,7 +71,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     def _metadata(
         cls, topics: Iterable[str], partitions: Sequence[TopicPartition], generation: int = -1
     ) -> ConsumerProtocolMemberMetadata:
-        """Return the metadata of a member with these partitions of this generation."""
+        """Return the metadata of a member that owned `partitions` in this generation."""
         user_data = b""
         if partitions:
             grouped = build(0, {"": partitions})[""].assignment
@@ -89,7 +89,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
 
 def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
-    """Return the claim in the user data; an empty claim without user data or if malformed."""
+    """Return the claim in the user data; an empty claim if it is missing or malformed."""
     if not metadata.user_data:
         return Claim(-1, ())
     try:

@@ -1,0 +1,232 @@
+"""Calls the application's serializers and deserializers.
+
+Each of them may be a plain function or return an awaitable, from call to call, so the callers look
+at the result: `first_step()`. Most awaitables never wait, for example because a schema is cached.
+`first_step()` then returns their result without a detour over the event loop, and the caller goes
+on as with a plain function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from types import CoroutineType
+from typing import Any
+
+from aiokafka.errors import RecordDeserializationError
+from aiokafka.serialization import MessageField, SerializationContext
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+__all__ = [
+    "ContextDeserializer",
+    "Suspended",
+    "SuspendedRecord",
+    "adapt_deserializer",
+    "adapt_serializer",
+    "first_step",
+]
+
+
+# -- awaitables
+
+
+class Suspended(Exception):
+    """An awaitable waits: `first_step()` has run it up to its first suspension.
+
+    The caller awaits this object to continue the awaitable and to get its result. The caller must
+    do so in the same task, and must not await anything else before: the awaitable may have entered
+    a timeout, which is bound to the task.
+    """
+
+    def __init__(self, steps: Iterator[Any], yielded: Any) -> None:
+        super().__init__("an awaitable waits")
+        self._steps: Any = steps
+        self._yielded = yielded
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        # The same as `yield from steps`, but the first step was taken already.
+        steps, yielded = self._steps, self._yielded
+        try:
+            while True:
+                try:
+                    yield yielded
+                except GeneratorExit:
+                    if hasattr(steps, "close"):
+                        steps.close()
+                    raise
+                except BaseException as error:
+                    if not hasattr(steps, "throw"):
+                        raise
+                    yielded = steps.throw(error)
+                else:
+                    # asyncio resumes a task by `send(None)`, which is the same as `next()`.
+                    yielded = steps.send(None) if type(steps) is CoroutineType else next(steps)
+        except StopIteration as stop:
+            return stop.value
+
+
+def first_step(result: Any) -> Any:
+    """Run an awaitable up to its first suspension, in the task of the caller. Return its result, or
+    raise its exception. Raises Suspended if it waits. Return anything but an awaitable as it is."""
+    steps: Any = result
+    if type(steps) is CoroutineType:
+        try:
+            yielded = steps.send(None)
+        except StopIteration as stop:
+            return stop.value
+    elif inspect.isawaitable(result):
+        # A coroutine that `types.coroutine` has made of a generator has no `__await__`.
+        steps = steps.__await__() if hasattr(steps, "__await__") else steps
+        try:
+            yielded = next(steps)
+        except StopIteration as stop:
+            return stop.value
+    else:
+        return result
+    raise Suspended(steps, yielded)
+
+
+# -- the forms of serializers and deserializers
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Return whether the second positional parameter of `function` has the name `ctx`."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function in C without a signature
+        return False
+    positional = [each.name for each in parameters if each.kind in _POSITIONAL]
+    return positional[1:2] == ["ctx"]
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _takes_headers(method: Callable[..., Any]) -> bool:
+    """Return whether a method of kafka-python's form takes (topic, headers, data), as since version
+    3, and not (topic, data)."""
+    try:
+        parameters = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return sum(each.kind in _POSITIONAL for each in parameters) >= 3
+
+
+def adapt_serializer(serializer: Any) -> tuple[Callable[..., Any] | None, bool]:
+    """Return a function for a serializer of any form, and whether the function takes a context as
+    its second argument. (None, False) without a serializer.
+
+    An object that is not callable has a method of kafka-python's form: `serialize(topic, headers,
+    data)`, or `serialize(topic, data)`.
+    """
+    return _adapt(serializer, "serialize")
+
+
+class ContextDeserializer:
+    """A deserializer that takes a context as its second argument. The RecordReader recognizes it by
+    its type."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[Any, SerializationContext], Any]) -> None:
+        self.function = function
+
+    def __call__(self, data: Any, record: ConsumerRecord[Any, Any], part: str) -> Any:
+        """Call the deserializer for the key or value of `record`. `part`: "key" or "value"."""
+        context = SerializationContext(record.topic, _FIELDS[part], list(record.headers))
+        return self.function(data, context)
+
+
+_FIELDS = {field.value: field for field in MessageField}
+
+
+def adapt_deserializer(deserializer: Any) -> Callable[..., Any] | None:
+    """Return a function of the data alone, or a ContextDeserializer, for a deserializer of any
+    form; None without a deserializer. The forms are those of `adapt_serializer()`."""
+    function, with_context = _adapt(deserializer, "deserialize")
+    return ContextDeserializer(function) if with_context and function is not None else function
+
+
+def _adapt(given: Any, name: str) -> tuple[Callable[..., Any] | None, bool]:
+    if given is None:
+        return None, False
+    if callable(given):
+        return given, takes_context(given)
+    method = getattr(given, name)
+    if _takes_headers(method):
+        return (lambda data, ctx: method(ctx.topic, ctx.headers, data)), True
+    return (lambda data, ctx: method(ctx.topic, data)), True
+
+
+# -- records whose deserializer waits
+
+
+class SuspendedRecord(Exception):
+    """A record of which a deserializer waits. The RecordReader stays before the record.
+
+    The task that reads has to await `finish()`, before it awaits anything else; then
+    `RecordReader.accept()` returns the record.
+    """
+
+    def __init__(
+        self,
+        record: ConsumerRecord[Any, Any],
+        part: str,
+        suspended: Suspended,
+        key: Any,
+        value_deserializer: Callable[..., Any] | None,
+    ) -> None:
+        """
+        Args:
+            record: The record with the bytes of its key and value.
+            part: The part that waits, "key" or "value".
+            suspended: The awaitable of the deserializer.
+            key: The key, if it is the value that waits.
+            value_deserializer: As of `adapt_deserializer()`.
+        """
+        super().__init__(f"the {part} deserializer waits")
+        self.record = record
+        self.key = key
+        self.value: Any = record.value
+        self.error: RecordDeserializationError | None = None
+        """Set by `finish()` if a deserializer has raised."""
+        self.is_left_out = False
+        """Whether the reader has moved past the record without returning it, because of `error`."""
+        self._part = part
+        self._suspended: Awaitable[Any] = suspended
+        self._value_deserializer = value_deserializer
+
+    async def finish(self) -> None:
+        """Wait for the deserializers, and set `key` and `value`, or `error`."""
+        try:
+            if self._part == "value":
+                self.value = await self._suspended
+                return
+            self.key = await self._suspended
+            self._part = "value"
+            if self._value_deserializer is not None:
+                value = deserialize(self._value_deserializer, self.record, "value", self.value)
+                self.value = await value if inspect.isawaitable(value) else value
+        except Exception as error:
+            self.error = not_deserialized(self.record, error, self._part)
+
+    def fail(self, cause: BaseException) -> None:
+        """Set `error`, for an exception that `finish()` has not caught."""
+        self.error = not_deserialized(self.record, cause, self._part)
+
+
+def deserialize(
+    deserializer: Callable[..., Any], record: ConsumerRecord[Any, Any], part: str, data: Any
+) -> Any:
+    """Call a deserializer, as of `adapt_deserializer()`, for the key or value of `record`."""
+    if type(deserializer) is ContextDeserializer:
+        return deserializer(data, record, part)
+    return deserializer(data)
+
+
+def not_deserialized(
+    record: ConsumerRecord[Any, Any], cause: BaseException, part: str
+) -> RecordDeserializationError:
+    """Return the error for a record whose key or value cannot be deserialized."""
+    tp = TopicPartition(record.topic, record.partition)
+    return RecordDeserializationError(tp, record.offset, record, cause, part)

@@ -1,0 +1,246 @@
+"""Acquired records that the application has not got yet."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._tasks import Signal
+from aiokafka.errors import (
+    CorruptRecordError,
+    KafkaError,
+    UnsupportedCodecError,
+)
+from aiokafka.record.reader import RecordReader
+from aiokafka.share.acquired import GAP, Acknowledgements, AcknowledgeType, Acquisition, ShareRecord
+
+if TYPE_CHECKING:
+    from aiokafka._config.share import ShareConsumerConfig
+    from aiokafka.share.session import NodeShareSession
+
+__all__ = ["AcquiredRange", "AcquiredRecordSet", "RejectRecord", "ShareBuffer"]
+
+AcquiredRange = tuple[int, int, int]
+"""The first and the last offset of acquired records, and their delivery count."""
+
+
+class RejectRecord(Exception):
+    """Raised by the application while it processes or deserializes a record: reject the record, so
+    that it is not delivered again."""
+
+
+class AcquiredRecordSet:
+    """The acquired records of one partition of one response, decoded on demand.
+
+    The record set has whole batches, so some of its records may not be acquired: these are skipped.
+    Acquired offsets without a record (of control batches, or removed by compaction) are
+    acknowledged as gaps.
+
+    Owns: the ranges that were not read yet, and the offset of the next record.
+    """
+
+    def __init__(
+        self,
+        acquisition: Acquisition,
+        ranges: Iterable[AcquiredRange],
+        data: Any,
+        config: ShareConsumerConfig,
+        acknowledgements: Acknowledgements,
+    ) -> None:
+        self.acquisition = acquisition
+        self.nbytes = len(data)
+        self._ranges = collections.deque(ranges)
+        self._position = self._ranges[0][0]
+        self._config = config
+        self._acknowledgements = acknowledgements
+        self._peeked: Any = None
+        self._reader = RecordReader(
+            data,
+            acquisition.tp.topic,
+            acquisition.tp.partition,
+            position=self._position,
+            check_crcs=config.check_crcs,
+            max_decompressed_bytes=config.max_decompressed_bytes,
+        )
+
+    def next(self) -> ShareRecord[Any, Any] | None:
+        """Return the next acquired record, with the bytes of its key and value; None at the end.
+
+        Raises CorruptRecordError for a corrupt batch, after its records were rejected;
+        UnsupportedCodecError after the records of the batch were released. The next call continues
+        after the batch.
+        """
+        while self._ranges:
+            first, last, delivery_count = self._ranges[0]
+            if self._position < first:
+                self._position = first
+            raw, self._peeked = self._peeked, None
+            if raw is None or raw.offset < self._position:
+                if self._reader.position < self._position:
+                    self._reader.go_to(self._position)
+                try:
+                    raw = self._reader.next()
+                except (CorruptRecordError, UnsupportedCodecError) as error:
+                    self._skip_batch(error)
+                    raise
+            offset = last + 1 if raw is None else raw.offset
+            if offset > self._position:
+                self._acknowledge(self._position, min(offset - 1, last), GAP)
+            if offset > last:
+                self._peeked = raw
+                self._ranges.popleft()
+                continue
+            self._position = offset + 1
+            if offset == last:
+                self._ranges.popleft()
+            record: ShareRecord[Any, Any] = ShareRecord(*raw._astuple())
+            record.delivery_count = delivery_count
+            record._acquisition = self.acquisition
+            record._is_raw = True
+            return record
+        return None
+
+    def _skip_batch(self, error: KafkaError) -> None:
+        """Acknowledge the acquired records of an unreadable batch, and move past the batch. A
+        corrupt batch is rejected. Records that another member may be able to read are released:
+        those of an unknown codec, and those behind an invalid header."""
+        end = self._reader.batch_end
+        is_corrupt = isinstance(error, CorruptRecordError) and end > self._position
+        type_ = AcknowledgeType.REJECT if is_corrupt else AcknowledgeType.RELEASE
+        if end <= self._position:
+            end = self._ranges[-1][1] + 1
+        self._reader.skip()
+        while self._ranges and self._ranges[0][0] < end:
+            first, last, _ = self._ranges[0]
+            self._acknowledge(max(first, self._position), min(last, end - 1), type_)
+            if last >= end:
+                break
+            self._ranges.popleft()
+        self._position = end
+        if isinstance(error, CorruptRecordError):
+            error.topic_partition, error.next_offset = self.acquisition.tp, end
+
+    def _acknowledge(self, first: int, last: int, type_: int) -> None:
+        if first <= last:
+            self._acknowledgements.acknowledge_range(self.acquisition, first, last, type_)
+
+
+class ShareBuffer:
+    """The acquired records of all brokers that the application has not got, and the calls that wait
+    for records.
+
+    A broker is asked for records only while the buffer is empty and a call waits for records, or
+    has returned without: the acquisition locks of buffered records run.
+
+    Owns: the record sets in the order of arrival; records that a cancelled call has returned to the
+    buffer; errors to raise; `demand`, how many records to acquire; `expired`, the number of records
+    whose lock expired in the buffer.
+    """
+
+    def __init__(self) -> None:
+        self.arrived = Signal()
+        self.wanted = Signal()
+        """Notified when records are wanted."""
+        self.demand = 0
+        self.expired = 0
+        self._sets: collections.deque[AcquiredRecordSet] = collections.deque()
+        self._returned: collections.deque[ShareRecord[Any, Any]] = collections.deque()
+        self._failures: collections.deque[KafkaError] = collections.deque()
+        self._waiting: dict[object, int] = {}
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether to acquire records."""
+        return self.demand > 0 and not self._sets and not self._returned and not self._failures
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of record sets that were not read to their end."""
+        return sum(each.nbytes for each in self._sets)
+
+    def add(self, fetched: Iterable[AcquiredRecordSet]) -> None:
+        """Add the record sets of one response, and wake the waiting calls. After a response without
+        records, more are wanted only if a call waits."""
+        before = len(self._sets)
+        self._sets.extend(fetched)
+        self.demand = 0 if len(self._sets) > before else max(self._waiting.values(), default=0)
+        self.arrived.notify()
+
+    def fail(self, error: KafkaError) -> None:
+        """Raise `error` by the next call that reads. An error with the same text that was not
+        raised yet is not added."""
+        if all(str(each) != str(error) for each in self._failures):
+            self._failures.append(error)
+        self.arrived.notify()
+
+    def drop(self, session: NodeShareSession) -> None:
+        """Drop the record sets of a broker whose share session was lost."""
+        self._sets = collections.deque(
+            s for s in self._sets if s.acquisition.session is not session
+        )
+        self._returned = collections.deque(
+            r for r in self._returned if r._acquisition.session is not session
+        )
+
+    def note_expired(self) -> None:
+        """Count a record that was dropped because its lock was lost before it was processed."""
+        self.expired += 1
+
+    def put_back(self, records: Iterable[ShareRecord[Any, Any]]) -> None:
+        """Return records to the buffer: the call that took them was cancelled."""
+        self._returned.extendleft(reversed(list(records)))
+        self.arrived.notify()
+
+    def take(self, limit: int) -> list[ShareRecord[Any, Any]]:
+        """Return up to `limit` records, not deserialized unless they were put back. Raises an error
+        of a broker, or of an unreadable batch, if there are no records before it."""
+        found: list[ShareRecord[Any, Any]] = []
+        now = self._loop.time()
+        while self._returned and len(found) < limit:
+            record = self._returned.popleft()
+            acquisition = record._acquisition
+            if acquisition.failure is None and acquisition.expires_at > now:
+                found.append(record)
+            else:
+                self.expired += 1
+        while self._sets and len(found) < limit:
+            current = self._sets[0]
+            if current.acquisition.expires_at <= now:
+                # The broker delivers these records again, maybe to another member. To process them
+                # here as well would be wasted work: they cannot be acknowledged.
+                self.expired += 1
+                self._sets.popleft()
+                continue
+            try:
+                record_or_end = current.next()
+            except (CorruptRecordError, UnsupportedCodecError) as error:
+                self._failures.append(error)
+                break
+            if record_or_end is None:
+                self._sets.popleft()
+            else:
+                found.append(record_or_end)
+        if not found and self._failures:
+            raise self._failures.popleft()
+        return found
+
+    async def wait(self, demand: int, deadline: float | None) -> bool:
+        """Wait for records, of which `demand` are acquired at most. Return False at `deadline`
+        (loop time; None = no limit)."""
+        waiter = object()
+        self.want(demand)
+        self._waiting[waiter] = demand
+        try:
+            return await self.arrived.wait(deadline)
+        finally:
+            del self._waiting[waiter]
+
+    def want(self, demand: int) -> None:
+        """Acquire up to `demand` records, although no call waits for them."""
+        self.demand = max(self.demand, demand)
+        # Notify also if the demand is the same: with an error or a returned record in the buffer,
+        # the sessions did not fetch for it, and nothing else would wake them.
+        self.wanted.notify()

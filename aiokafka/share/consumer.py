@@ -1,0 +1,970 @@
+"""AIOKafkaShareConsumer: start and stop, subscription, records, and acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import sys
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Set
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from aiokafka._compat import timeout_at
+from aiokafka._config import ClientConfig, SecurityConfig
+from aiokafka._config.options import (
+    apply_defaults,
+    naming_defaults,
+    refuse_unknown,
+    show_options,
+)
+from aiokafka._config.share import ShareConsumerConfig
+from aiokafka._health import ConsumerState
+from aiokafka._log import SubjectLog
+from aiokafka._partitions import record_limit, stop_limit, topic_names
+from aiokafka._tasks import TaskOwner, made_for, refuse_other_loop
+from aiokafka._telemetry import Reporting
+from aiokafka._typing import (
+    KT,
+    MYPY,
+    VT,
+    Deserializer,
+    Key,
+    Self,
+    Unpack,
+    Value,
+    as_it_is,
+    later,
+)
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordDeserializationError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+    renewed,
+)
+from aiokafka.share._health import ShareHealthMonitor
+from aiokafka.share.acquired import (
+    Acknowledgements,
+    AcknowledgeType,
+    OutcomeCallback,
+    ShareRecord,
+)
+from aiokafka.share.buffer import ShareBuffer
+from aiokafka.share.deserialization import Deserializers
+from aiokafka.share.fetcher import ShareFetcher
+from aiokafka.share.membership import ShareMembership, ShareMemberState
+from aiokafka.share.processing import (
+    Handler,
+    LockRenewals,
+    Processing,
+    ShareProcessor,
+    outcome_type,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._interception import ConsumerInterception
+    from aiokafka.health import ShareConsumerHealth
+    from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.options import ShareConsumerOptions
+else:
+    ShareConsumerHealth = later("aiokafka.health.ShareConsumerHealth")
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
+    ShareConsumerOptions = later("aiokafka.options.ShareConsumerOptions")
+
+__all__ = ["AIOKafkaShareConsumer"]
+
+log = logging.getLogger("aiokafka.share")
+
+_STOPPED = "the consumer was stopped; make a new one"
+
+# If all calls find buffered records, a call lets other tasks run after this many seconds.
+_YIELD_AFTER = 0.001
+
+# `stop()` waits for the end of tasks until its deadline, but at least this many seconds after the
+# share sessions were closed.
+_CLOSE_TIMEOUT = 1.0
+
+# The part of the time of `stop()` that handlers have; the rest is for their acknowledgements.
+_DRAIN_PART = 0.7
+
+
+class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
+    """Consumes records as a member of a share group, as from a queue (KIP-932, Kafka 4.2; a preview
+    in 4.1).
+
+    The members of a share group share the records, not the partitions: a group may have more
+    members than partitions. A member acquires records for the duration of an acquisition lock (30 s
+    by default), and acknowledges each record: accepted records are done, released records are
+    delivered again to any member, rejected records are not. A record whose lock expires is
+    delivered again, up to the delivery limit of the group. Records carry `delivery_count`. The
+    order of records is not kept.
+
+    A consumer belongs to the event loop in which it was created. It acquires records only when the
+    application wants some. A call that is cancelled or times out consumes no records.
+
+    The deserializers determine the types of keys and values, by default `bytes | None`.
+
+    Where a new group starts (`share.auto.offset.reset`), the isolation level, the lock's duration
+    and the delivery limit are configurations of the group: set them with
+    `AIOKafkaAdminClient.configs`.
+
+    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
+
+    Options, as keyword arguments (times in milliseconds, sizes in bytes):
+
+    - `group_id`: Share group to join. All members of the group consume the same records, each
+      record once.
+    - `share_acknowledgement_mode="implicit"`: implicit: a call of getone or getmany accepts the
+      records that the same task got from its call before. explicit: the application acknowledges
+      each record, with acknowledge() or processing().
+    - `share_acquire_mode="batch_optimized"`: batch_optimized: a fetch may acquire more records than
+      max_poll_records, because the broker acquires whole batches. record_limit: a fetch never
+      acquires more (KIP-1206, Kafka 4.2; older brokers ignore it).
+    - `max_poll_records=500`: Maximum number of records that getmany returns, and number of records
+      to acquire with one fetch from a broker.
+    - `key_deserializer=None`: Converts the bytes of a key to the key of the record; called with
+      None for a record without a key. For errors, see value_deserializer.
+    - `value_deserializer=None`: Converts the bytes of a value to the value of the record; called
+      with None for a record without a value (a tombstone). It is called with a
+      SerializationContext, too, if its second parameter has the name ctx; it returns the result or
+      an awaitable, which the call that reads awaits. If it raises an exception, records before this
+      one are returned first; then a call raises RecordDeserializationError with the raw record.
+      With implicit acknowledgement the record is released, or rejected if the exception is
+      RejectRecord; with explicit acknowledgement the application acknowledges error.record.
+    - `fetch_max_wait_ms=500`: Maximum time that a broker waits for fetch_min_bytes before it
+      responds to a fetch.
+    - `fetch_min_bytes=1`: Number of bytes that a broker waits for before it responds to a fetch, up
+      to fetch_max_wait_ms.
+    - `fetch_max_bytes=52428800`: Maximum number of bytes in one response to a fetch.
+    - `max_decompressed_bytes=268435456`: Reject a batch that would have more than this number of
+      bytes after decompression.
+    - `default_api_timeout_ms=60000`: Timeout of calls that have no timeout argument.
+    - `check_crcs=True`: Verify the checksum of every fetched batch.
+    - `interceptors=()`: Interceptors that get the records before they are returned, and may change
+      them; called in this order.
+    - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
+      they return the addresses of all other brokers. The port is 9092 if none is given. A function
+      or coroutine function is called whenever the client connects to them, also after an outage of
+      all known brokers.
+    - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
+      bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
+      the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
+      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
+      default.
+    - `request_timeout_ms=40000`: Time to wait for the response to a request.
+    - `retry_backoff_ms=100`: Time to wait before a failed request is sent again; doubles after
+      every further failure.
+    - `retry_backoff_max_ms=1000`: Maximum time between two attempts of a request.
+    - `reconnect_backoff_ms=50`: Time to wait before the client connects to a broker again after a
+      failure; doubles after every further failure.
+    - `reconnect_backoff_max_ms=1000`: Maximum time between two attempts to connect to a broker.
+    - `socket_connection_setup_timeout_ms=10000`: Time in which a connection has to be established,
+      authentication included; doubles after every failure, until a connection succeeds.
+    - `socket_connection_setup_timeout_max_ms=30000`: Maximum of the time in which a connection has
+      to be established.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this time; None:
+      never.
+    - `metadata_max_age_ms=300000`: Refresh the metadata of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Remove a topic from the metadata if it was not used for this
+      time (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Connect to bootstrap_servers again if no
+      known broker returns metadata: as soon as all known brokers have been tried, or at the latest
+      after this time; None: never.
+    - `metadata_cluster_check_enable=True`: Let each broker check on connect that it is the expected
+      node of the expected cluster; if not, connect to bootstrap_servers again (KIP-1242, Kafka
+      4.4). No effect if metadata_recovery_rebootstrap_trigger_ms is None.
+    - `receive_message_max_bytes=268435456`: Reject a response that is larger than this number of
+      bytes.
+    - `allow_auto_create_topics=True`: Let a broker create a missing topic when the client requests
+      its metadata, if the broker is configured so (auto.create.topics.enable).
+    - `enable_metrics_push=True`: Push metrics to brokers that request them (KIP-714). In an admin
+      client the default is False.
+    - `client_rack=None`: Rack of the client. A consumer fetches from a replica in this rack
+      (KIP-392, Kafka 2.4), and the group's assignor may prefer partitions with a replica in it. A
+      producer uses it with partitioner_rack_aware. Other clients do not use it.
+    - `dialer=None`: Function or coroutine function that gets a BrokerAddress before each connect,
+      and returns another address to connect to, a connected socket, a Dialed, or None for the
+      address as it is. TLS checks the advertised host name.
+    - `proxy_url=None`: Proxy for all connections: socks5://host:port, socks4://host:port or
+      http://host:port (HTTP CONNECT), with user:password@ before the host if the proxy needs it.
+      The proxy resolves the names of brokers.
+    - `broker_address_family="any"`: IP version of the addresses to which host names are resolved.
+    - `send_buffer_bytes=None`: Size of the system's send buffer of a connection (SO_SNDBUF); None:
+      the system adapts it.
+    - `receive_buffer_bytes=None`: Size of the system's receive buffer of a connection (SO_RCVBUF);
+      None: the system adapts it.
+    - `socket_options=()`: Options of sockets as (level, option, value), as setsockopt takes them.
+      Connections have TCP_NODELAY and SO_KEEPALIVE anyway.
+    - `security_protocol="PLAINTEXT"`: Protocol of the brokers' listener: with or without TLS, with
+      or without SASL.
+    - `ssl_context=None`: TLS settings, or a function that returns them for each new connection;
+      required for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: SASL mechanism, for SASL_PLAINTEXT and SASL_SSL: a name, or an
+      aiokafka.abc.AbstractSaslMechanism for a mechanism of the application.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that returns it for
+      each authentication.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that returns it for
+      each authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: authenticate by a delegation token. The user name is
+      the id of the token, the password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI: the first part
+      of their principals.
+    - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
+      default the host name of the connection.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
+      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
+      default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
+    - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
+    """
+
+    _closed: bool | None = None  # None: __init__ did not finish
+
+    if MYPY:
+        # It infers no type from `Awaitable[Key] | Key`, and takes the first form that fits.
+
+        @overload
+        def __init__(
+            self: AIOKafkaShareConsumer[Key, Value],
+            *topics: str,
+            key_deserializer: Callable[[bytes], Awaitable[Key]],
+            value_deserializer: Callable[[bytes], Awaitable[Value]],
+            **options: Unpack[ShareConsumerOptions],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AIOKafkaShareConsumer[Key, Value],
+            *topics: str,
+            key_deserializer: Callable[[bytes], Key] | None = as_it_is,  # type: ignore[assignment]
+            value_deserializer: Callable[[bytes], Awaitable[Value]],
+            **options: Unpack[ShareConsumerOptions],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AIOKafkaShareConsumer[Key, Value],
+            *topics: str,
+            key_deserializer: Callable[[bytes], Awaitable[Key]],
+            value_deserializer: Callable[[bytes], Value] | None = as_it_is,  # type: ignore[assignment]
+            **options: Unpack[ShareConsumerOptions],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: AIOKafkaShareConsumer[Key, Value],
+            *topics: str,
+            key_deserializer: Callable[[bytes], Key] | None = as_it_is,  # type: ignore[assignment]
+            value_deserializer: Callable[[bytes], Value] | None = as_it_is,  # type: ignore[assignment]
+            **options: Unpack[ShareConsumerOptions],
+        ) -> None: ...
+
+        def __init__(self, *topics: str, **options: Any) -> None: ...
+
+    else:
+
+        def __init__(
+            self: AIOKafkaShareConsumer[Key, Value],
+            *topics: str,
+            key_deserializer: Deserializer[Key] | None = as_it_is,
+            value_deserializer: Deserializer[Value] | None = as_it_is,
+            **options: Unpack[ShareConsumerOptions],
+        ) -> None:
+            deserializers = {
+                "key_deserializer": key_deserializer,
+                "value_deserializer": value_deserializer,
+            }
+            self._set_up(topics, options, deserializers)
+
+    def _set_up(
+        self,
+        topics: tuple[str, ...],
+        options: ShareConsumerOptions,
+        deserializers: dict[str, Any],
+    ) -> None:
+        name = type(self).__name__
+        given, applied = apply_defaults("share_consumer", options)
+        with naming_defaults(applied):
+            self._given = config = _configure(name, {**given, **deserializers})
+        config.client.note_defaults(applied)
+        given_topics = topic_names(topics)
+        with made_for(None, name) as self._loop:
+            self._client = client = AIOKafkaClient(config.client, subject=config.subject)
+            self._acknowledgements = Acknowledgements(config.subject)
+            self._buffer = ShareBuffer()
+            self._membership = membership = ShareMembership(client, config)
+            self._monitor = monitor = ShareHealthMonitor(client, config, membership)
+            # The tasks must not refer to the consumer, so that an unclosed consumer can be
+            # garbage-collected, and `__del__` warns about it.
+            failure = _Failure(self._buffer, membership, monitor)
+            self._owner = TaskOwner(config.client.client_id, failure)
+            self._fetcher = fetcher = ShareFetcher(
+                client,
+                config,
+                membership.member_id,
+                self._owner,
+                self._acknowledgements,
+                self._buffer,
+            )
+            membership.begin(fetcher)
+            monitor.begin(fetcher, self._owner)
+            self._renewals = LockRenewals(fetcher)
+            self._deserializers = Deserializers(config)
+            self._interception = _interception(config)
+        self._topics = given_topics
+        self._is_started = False
+        self._is_finished = False
+        self._stopping = asyncio.Lock()
+        self._yielded_at = 0.0
+        self._delivered: dict[asyncio.Task[Any], list[ShareRecord[Any, Any]]] = {}
+        self._processing: dict[ShareProcessor, asyncio.Event] = {}
+        self._closed = False
+        self._report(AIOKafkaShareConsumer.metrics, client.telemetry, self._labels())
+
+    def _labels(self) -> Callable[[], dict[str, str]]:
+        config, membership = self._given, self._membership
+        return lambda: {
+            "group_id": config.group_id,
+            "group_member_id": membership.member_id,
+            "client_rack": config.client.client_rack or "",
+        }
+
+    def __repr__(self) -> str:
+        client_id, group_id = self._given.client.client_id, self._given.group_id
+        return f"<AIOKafkaShareConsumer client_id={client_id!r} group_id={group_id!r}>"
+
+    def __del__(self) -> None:
+        if self._closed is not False or not self._is_started:
+            return
+        self._client.disown()
+        warnings.warn(
+            f"Unclosed AIOKafkaShareConsumer {self!r}", ResourceWarning, source=self, stacklevel=2
+        )
+        context = {"consumer": self, "message": "Unclosed AIOKafkaShareConsumer"}
+        self._loop.call_exception_handler(context)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect, get metadata of the subscribed topics, and join the group.
+
+        Takes `request_timeout_ms` at most. Raises KafkaConnectionError if no broker responds,
+        UnknownTopicOrPartitionError if a topic does not exist, KafkaTimeoutError if the group has
+        no coordinator, UnsupportedVersionError if the brokers have no share groups,
+        GroupAuthorizationFailedError, TopicAuthorizationFailedError, AuthenticationFailedError;
+        IllegalStateError if the consumer was started before, ConsumerStoppedError if it was
+        stopped. After a failure or a cancellation the consumer is stopped.
+        """
+        refuse_other_loop(self._loop, type(self).__name__)
+        if self._closed:
+            raise ConsumerStoppedError(_STOPPED)
+        if self._is_started:
+            raise IllegalStateError("the consumer was started before")
+        self._is_started = True
+        self._monitor.override_state(ConsumerState.STARTING)
+        try:
+            await self._launch()
+            self._check()
+        except BaseException as error:
+            is_stopped = bool(self._closed)
+            await self._stop_for_good()
+            if is_stopped and isinstance(error, Exception):
+                # The error is a consequence of `stop()`, which closed the connections.
+                raise ConsumerStoppedError("the consumer was stopped while it started") from error
+            raise
+        self._monitor.override_state(None)
+
+    async def _launch(self) -> None:
+        deadline = self._loop.time() + self._given.client.request_timeout
+        self._client.set_topics(self._topics)
+        await self._client.bootstrap()
+        self._owner.keep_context()
+        await self._await_topics(deadline)
+        self._owner.start(self._fetcher.run(), name="share-fetcher")
+        self._owner.start(self._renewals.run(), name="share-renewals")
+        if self._interception is not None:
+            self._owner.start(self._interception.run(), name="interceptors")
+        self._membership.subscribe(self._topics)
+        self._owner.start(self._membership.run(), name="share-membership")
+        await self._await_membership(deadline)
+
+    async def _await_topics(self, deadline: float) -> None:
+        denied: TopicAuthorizationFailedError | None = None
+        is_any_known = False
+        for topic in sorted(self._topics):
+            try:
+                await self._client.wait_for_topic(topic, deadline)
+                is_any_known = True
+            except TopicAuthorizationFailedError as error:
+                denied = error
+        if denied is not None and not is_any_known:
+            raise denied
+
+    async def _await_membership(self, deadline: float) -> None:
+        """Wait until the member has joined. Raises the error that ended the membership, and
+        KafkaTimeoutError at `deadline` (loop time)."""
+        while self._membership.state is ShareMemberState.JOINING and not self._closed:
+            if not await self._membership.changed.wait(deadline):
+                error = self._membership.error
+                raise KafkaTimeoutError(
+                    f"group {self._given.group_id!r} was not joined in time"
+                    + (f": {error}" if error is not None else "")
+                ) from error
+            self._owner.check()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Send the pending acknowledgements, release all other acquired records, leave the group,
+        and close the connections.
+
+        Calls of `process()` start no more handlers, and most of `timeout` is left to the running
+        ones; then they are cancelled, and their records are released. Takes `timeout` seconds at
+        most (None: ten), and one second to close. Waiting readers get ConsumerStoppedError at once.
+        Concurrent calls return together; a second call does nothing, or continues the work of a
+        cancelled call.
+
+        With implicit acknowledgement, the last returned records are accepted if `stop()` is called
+        by the task that read them, unless the task is handling an exception, and if the task that
+        read them has ended without an exception; else they are released.
+        """
+        refuse_other_loop(self._loop, type(self).__name__)
+        deadline = self._loop.time() + stop_limit(timeout)
+        if not self._closed:
+            self._closed = True
+            self._accept_delivered(is_stopping=True)
+            self._monitor.override_state(ConsumerState.CLOSED)
+            self._buffer.arrived.notify()
+            self._membership.changed.notify()
+        async with self._stopping:
+            await self._finish(deadline)
+
+    async def _finish(self, deadline: float) -> None:
+        if self._is_finished:
+            return
+        now = self._loop.time()
+        await self._drain(now + (deadline - now) * _DRAIN_PART)
+        if self._is_started and self._owner.failure is None:
+            await self._fetcher.close(deadline)
+        limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
+        if self._interception is not None:
+            await self._interception.finish(limit)
+            self._interception.close()
+        await self._owner.stop(limit)
+        if self._is_started:
+            try:
+                async with timeout_at(limit):
+                    await self._membership.leave()
+            except asyncio.TimeoutError:
+                pass
+        await self._client.close()
+        self._is_finished = True
+
+    async def _drain(self, deadline: float) -> None:
+        """Wait for the handlers of `process()` until `deadline` (loop time), then cancel them."""
+        for processor in self._processing:
+            processor.release_waiting()
+        for wait_until in (deadline, deadline + _CLOSE_TIMEOUT):
+            try:
+                async with timeout_at(wait_until):
+                    for processor, ended in list(self._processing.items()):
+                        if not processor.is_calling_us():
+                            await ended.wait()
+            except asyncio.TimeoutError:
+                for processor in self._processing:
+                    processor.cancel()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stop_for_good()
+
+    async def _stop_for_good(self) -> None:
+        """Call `stop()`. If it is cancelled, end all work without waiting: the brokers then release
+        the acquired records, because the connections close."""
+        try:
+            await self.stop()
+        finally:
+            self._owner.cancel()
+            if self._interception is not None:
+                self._interception.close()
+            self._client.abort()
+
+    def _check(self) -> None:
+        """Raise ConsumerStoppedError if the consumer is stopped, or the error that ended a
+        background task or the membership."""
+        if self._closed:
+            raise ConsumerStoppedError(_STOPPED)
+        failure = self._owner.failure or self._membership.failure
+        if failure is not None:
+            raise renewed(failure) from failure
+
+    def _check_can_read(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            refuse_other_loop(self._loop, type(self).__name__)
+        self._check()
+        if not self._is_started:
+            raise IllegalStateError("the consumer is not started: await start() first")
+
+    # -- subscription ------------------------------------------------------------------------------
+
+    def subscribe(self, topics: list[str] | tuple[str, ...] | Set[str]) -> None:
+        """Consume these topics from now on, in place of the topics before. Acquired records of
+        other topics can still be acknowledged.
+
+        Raises TypeError if `topics` is not a list, tuple or set of names, ValueError if it is
+        empty, or for a name that no topic can have.
+        """
+        names = topic_names(topics)
+        if not names:
+            raise ValueError("topics: must not be empty; unsubscribe() leaves the group")
+        self._change_topics(names)
+
+    def unsubscribe(self) -> None:
+        """Drop the subscription: in the background, send the pending acknowledgements, and leave
+        the group. Acquired records can still be acknowledged."""
+        self._change_topics(frozenset())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics."""
+        return self._topics
+
+    def _change_topics(self, topics: frozenset[str]) -> None:
+        if self._closed:
+            raise ConsumerStoppedError(_STOPPED)
+        self._topics = topics
+        if self._is_started:
+            self._client.set_topics(topics)
+            self._membership.subscribe(topics)
+
+    # -- records -----------------------------------------------------------------------------------
+
+    async def getone(self) -> ShareRecord[KT, VT]:
+        """Return the next record; wait for it without limit.
+
+        With implicit acknowledgement, accepts the records that this task got from its call before.
+        A cancelled call consumes nothing.
+
+        Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
+        for an unreadable record; TopicAuthorizationFailedError, GroupAuthorizationFailedError; any
+        error of the broker that is not retriable. After an error the next call continues.
+        """
+        await self._begin_call()
+        with self._undecodable():
+            (record,) = await self._read(1, None, self._given.max_poll_records)
+        return self._deliver([record])[0]
+
+    async def getmany(
+        self, *, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ShareRecord[KT, VT]]]:
+        """Return acquired records by partition; if there are none, wait for records for
+        `timeout_ms` (0 or less: do not wait).
+
+        Returns at most `max_records` (default and maximum: `max_poll_records`), and `{}` if no
+        records arrive in time, or when `stop()` is called. Acknowledges like `getone()`. A
+        cancelled call consumes nothing.
+
+        Raises ValueError for a wrong `max_records` or `timeout_ms`, and the errors of `getone()`.
+        Records before an error are returned first; the next call raises the error.
+        """
+        limit = min(record_limit(max_records, None), self._given.max_poll_records)
+        if limit < 0:
+            limit = self._given.max_poll_records
+        if math.isnan(timeout_ms):
+            raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+        await self._begin_call()
+        try:
+            with self._undecodable():
+                records = await self._read(limit, self._loop.time() + timeout_ms / 1000, limit)
+        except ConsumerStoppedError:
+            return {}
+        found: dict[TopicPartition, list[ShareRecord[KT, VT]]] = {}
+        acquisition = None
+        for record in self._deliver(records):
+            if record._acquisition is not acquisition:
+                acquisition = record._acquisition
+                some = found.setdefault(acquisition.tp, [])
+            some.append(record)
+        return found
+
+    def __aiter__(self) -> AsyncIterator[ShareRecord[KT, VT]]:
+        """Return an iterator over all records, which ends when the consumer is stopped."""
+        self._check()
+        return self
+
+    async def __anext__(self) -> ShareRecord[KT, VT]:
+        """Return the next record, like `getone()`."""
+        try:
+            return await self.getone()
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+
+    async def _begin_call(self) -> None:
+        """Begin `getone()` or `getmany()`: accept the records of the call before."""
+        self._check_can_read()
+        if not self._topics:
+            raise IllegalStateError("nothing to read: call subscribe() first")
+        self._accept_delivered()
+        now = self._loop.time()
+        if now - self._yielded_at > _YIELD_AFTER:
+            self._yielded_at = now
+            await asyncio.sleep(0)
+
+    async def _read(
+        self, limit: int, deadline: float | None, demand: int, as_bytes: bool = False
+    ) -> list[ShareRecord[Any, Any]]:
+        """Return up to `limit` records, and wait for the first until `deadline` (loop time; None =
+        no limit). `demand`: how many records to acquire. `as_bytes`: do not deserialize them,
+        unless interceptors need that."""
+        began_at = self._loop.time()
+        while True:
+            self._check()
+            records = self._buffer.take(limit)
+            if not as_bytes or self._interception is not None:
+                records = await self._deserializers.convert(records, self._buffer)
+            if records and self._interception is not None:
+                records = await self._intercept(records, began_at)
+                if not records:
+                    continue
+            if records:
+                return records
+            if deadline is not None and deadline <= self._loop.time():
+                self._buffer.want(demand)
+                return []
+            await self._buffer.wait(demand, deadline)
+            self._yielded_at = self._loop.time()
+
+    async def _acquire(self, demand: int) -> list[ShareRecord[Any, Any]]:
+        """Return all acquired records, for `process()`; wait for the first without limit."""
+        demand = min(demand, self._given.max_poll_records)
+        records = await self._read(2**31, None, demand, as_bytes=True)
+        for record in records:
+            record._acquisition.deliver(record.offset)
+        self._fetcher.note_delivered(len(records))
+        return records
+
+    def _deliver(self, records: list[ShareRecord[KT, VT]]) -> list[ShareRecord[KT, VT]]:
+        """Record that the application gets these records. There is no await between taking them
+        from the buffer and this call, so a cancelled call has consumed nothing."""
+        for record in records:
+            record._acquisition.deliver(record.offset)
+        self._fetcher.note_delivered(len(records))
+        if records and not self._given.is_explicit:
+            task = asyncio.current_task()
+            if task is not None:
+                self._delivered[task] = list(records)
+        return records
+
+    @contextlib.contextmanager
+    def _undecodable(self) -> Iterator[None]:
+        """If the block raises RecordDeserializationError, the application gets the record with the
+        error. With implicit acknowledgement, release or reject the record."""
+        try:
+            yield
+        except RecordDeserializationError as error:
+            record: Any = error.record
+            record._acquisition.deliver(record.offset)
+            if not self._given.is_explicit:
+                self._finish_record(record, outcome_type(type(error.cause)))
+            raise
+
+    async def _intercept(
+        self, records: list[ShareRecord[Any, Any]], began_at: float
+    ) -> list[ShareRecord[Any, Any]]:
+        """Return the records that the interceptors return. Records that they drop are accepted."""
+        assert self._interception is not None
+        by_partition: dict[TopicPartition, list[Any]] = {}
+        for record in records:
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
+                record
+            )
+        try:
+            passed = self._interception.begin(by_partition, self._loop.time() - began_at)
+            result = passed if isinstance(passed, dict) else await passed
+            self._check()
+            kept = _own_records(records, [record for some in result.values() for record in some])
+        except BaseException:
+            self._buffer.put_back(records)
+            raise
+        present = {(id(record._acquisition), record.offset) for record in kept}
+        for record in records:
+            if (id(record._acquisition), record.offset) not in present:
+                record._acquisition.deliver(record.offset)
+                self._finish_record(record, AcknowledgeType.ACCEPT)
+        return kept
+
+    # -- acknowledgement ---------------------------------------------------------------------------
+
+    def acknowledge(
+        self, record: ShareRecord[Any, Any], type: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Acknowledge a record: ACCEPT, RELEASE, REJECT or RENEW.
+
+        The acknowledgement is sent with the next fetch, or within 50 ms if no fetch is due; its
+        outcome is reported by `commit()` and by the acknowledgement commit callback. It fails if
+        the acquisition lock has expired, or if the leader of the partition has moved or was lost:
+        then the record is delivered again.
+
+        Raises IllegalStateError with implicit acknowledgement, if the record was acknowledged
+        before, or if another consumer has acquired it; ConsumerStoppedError after `stop()`;
+        TypeError if `record` is not a ShareRecord, or `type` no AcknowledgeType;
+        UnsupportedVersionError for a RENEW before Kafka 4.2.
+        """
+        if not self._given.is_explicit:
+            raise IllegalStateError(
+                "acknowledge() needs share_acknowledgement_mode='explicit': with 'implicit', the "
+                "next call that reads accepts the records"
+            )
+        if not isinstance(type, AcknowledgeType):
+            raise TypeError(f"type={type!r}: must be an AcknowledgeType")
+        self._refuse_foreign(record)
+        if self._closed:
+            raise ConsumerStoppedError(_STOPPED)
+        acquisition, offset = record._acquisition, record.offset
+        if type is not AcknowledgeType.RENEW:
+            del acquisition.unacknowledged[offset]
+        elif not acquisition.session.can_renew:
+            raise UnsupportedVersionError(
+                f"node {acquisition.session.node_id} cannot renew acquisition locks, which needs "
+                "Kafka 4.2 (KIP-1222)"
+            )
+        self._acknowledgements.acknowledge(acquisition, offset, type)
+
+    def _refuse_foreign(self, record: ShareRecord[Any, Any]) -> None:
+        """Raise the errors of `acknowledge()` about the record."""
+        if not isinstance(record, ShareRecord):
+            raise TypeError(f"record: must be a ShareRecord, not {record.__class__.__name__}")
+        where = f"offset {record.offset} of topic {record.topic}, partition {record.partition}"
+        acquisition = getattr(record, "_acquisition", None)
+        if acquisition is None or not acquisition.session.is_of(self._fetcher):
+            raise IllegalStateError(f"{where} was not acquired by this consumer")
+        if record.offset not in acquisition.unacknowledged:
+            raise IllegalStateError(f"{where} was acknowledged before")
+
+    def _finish_record(self, record: ShareRecord[Any, Any], type_: AcknowledgeType) -> None:
+        """Acknowledge a record, unless it was acknowledged before."""
+        acquisition, offset = record._acquisition, record.offset
+        if acquisition.unacknowledged.pop(offset, None) is not None:
+            self._acknowledgements.acknowledge(acquisition, offset, type_)
+
+    def _drop_if_lost(self, record: ShareRecord[Any, Any]) -> bool:
+        """Drop a record whose acquisition lock was lost or has expired; return whether it was."""
+        acquisition, offset = record._acquisition, record.offset
+        expires_at = acquisition.unacknowledged.get(offset, 0.0)
+        if acquisition.failure is None and expires_at > self._loop.time():
+            return False
+        acquisition.unacknowledged.pop(offset, None)
+        self._buffer.note_expired()
+        return True
+
+    def _accept_delivered(self, is_stopping: bool = False) -> None:
+        """Accept the records that the calling task got before (implicit acknowledgement).
+
+        Accept the records of tasks that have ended, too: before Python 3.12, `asyncio.wait_for`
+        reads in a task of its own. If such a task failed or was cancelled, release its records.
+        """
+        caller = asyncio.current_task()
+        for task in [task for task in self._delivered if task is caller or task.done()]:
+            records = self._delivered.pop(task)
+            if task is caller:
+                # `stop()` in an `except` block, or `async with` that an exception leaves.
+                has_failed = is_stopping and sys.exc_info()[0] is not None
+            else:
+                has_failed = task.cancelled() or task.exception() is not None
+            type_ = AcknowledgeType.RELEASE if has_failed else AcknowledgeType.ACCEPT
+            for record in records:
+                self._finish_record(record, type_)
+
+    async def commit(self) -> dict[TopicPartition, KafkaError | None]:
+        """Send the pending acknowledgements, and wait for their outcome. Return by partition None,
+        or the error of the first acknowledgement that failed.
+
+        The result includes the acknowledgements that were sent in the background since the last
+        `commit()`. With implicit acknowledgement, first accepts the records that this task got
+        before. A fetch in flight delays the commit by `fetch_max_wait_ms` at most.
+
+        Takes `default_api_timeout_ms` at most, then raises KafkaTimeoutError. After a timeout or a
+        cancellation, the acknowledgements are still sent, and the next `commit()` returns their
+        outcomes. Raises ConsumerStoppedError after `stop()`.
+        """
+        self._check_can_read()
+        self._accept_delivered()
+        limit = self._given.default_api_timeout
+        waiting = self._acknowledgements.commit(self._loop.time() + limit)
+        self._loop.call_soon(self._fetcher.wake)
+        outcomes = await waiting
+        if outcomes is None:
+            count = self._acknowledgements.pending
+            raise KafkaTimeoutError(f"{count} acknowledgements have no outcome after {limit:g} s")
+        return outcomes
+
+    def set_acknowledgement_commit_callback(self, callback: OutcomeCallback | None) -> None:
+        """Call a function with the outcomes of acknowledgements: `callback(partition, offsets,
+        error)`, with a TopicPartition, a list of offsets, and None or a KafkaError. None: call no
+        function. The callback is a plain function; its exceptions are logged. It does not get the
+        offsets of unreadable batches, which the consumer itself rejects or releases.
+
+        Raises TypeError if `callback` is not a function.
+        """
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback={callback!r}: must be a function or None")
+        self._acknowledgements.set_callback(callback)
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> float | None:
+        """The duration of acquisition locks in milliseconds (group.share.record.lock.duration.ms),
+        as a broker reported it last; None before the first response to a fetch."""
+        fetcher = self._fetcher
+        return fetcher.lock_timeout * 1000 if fetcher.is_lock_timeout_known else None
+
+    # -- processing --------------------------------------------------------------------------------
+
+    def processing(self, record: ShareRecord[KT, VT]) -> Processing[KT, VT]:
+        """Return a context manager that acknowledges a record when the block ends, and renews its
+        acquisition lock as long as the block runs (KIP-1222, Kafka 4.2)::
+
+            async with consumer.processing(record):
+                await work(record)
+
+        The record is accepted if the block succeeds, rejected if it raises RejectRecord (which is
+        not propagated), and released after any other exception or a cancellation (which are
+        propagated). The block may acknowledge the record itself. Before Kafka 4.2, a warning is
+        logged before the lock expires.
+
+        Raises the errors of `acknowledge()`.
+        """
+        if not self._given.is_explicit:
+            raise IllegalStateError("processing() needs share_acknowledgement_mode='explicit'")
+        self._refuse_foreign(record)
+        return Processing(self, record)
+
+    async def process(self, handler: Handler, *, concurrency: int = 50) -> None:
+        """Call `handler(record)` for each record, with up to `concurrency` calls at the same time,
+        until the consumer is stopped.
+
+        Each record is accepted if its handler returns, rejected if the handler raises
+        RejectRecord, and released after any other exception, which is logged. Acquisition locks are
+        renewed until the handler ends (KIP-1222, Kafka 4.2). `handler` is a plain or `async`
+        function.
+
+        Records are acquired when fewer than `concurrency` handlers run and no record waits: about
+        `concurrency` records (`max_poll_records` at most) and `fetch_max_bytes` from each broker.
+        With share_acquire_mode="batch_optimized" a broker may add the rest of a batch.
+
+        After `stop()`, waiting records are released, and the running handlers may end until its
+        timeout. If the call is cancelled, the handlers are cancelled, and their records released.
+        An unreadable record is logged, and rejected or released as `getone()` does.
+
+        Raises TypeError or ValueError for a wrong argument, and the other errors of `getone()`.
+        """
+        processor = ShareProcessor(self, handler, concurrency)
+        self._check_can_read()
+        if not self._topics:
+            raise IllegalStateError("nothing to read: call subscribe() first")
+        ended = self._processing[processor] = asyncio.Event()
+        try:
+            await processor.run()
+        finally:
+            del self._processing[processor]
+            ended.set()
+
+    # -- health and metrics ------------------------------------------------------------------------
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that the group has assigned to this member. Other members may have
+        the same partitions."""
+        return frozenset(self._fetcher.partitions.values())
+
+    def health(self) -> ShareConsumerHealth:
+        """Return the present health of the consumer.
+
+        This call costs little, sends no request and never raises. It is possible at any time, also
+        before `start()` and after `stop()`."""
+        return self._monitor.health(self._acknowledgements, self._buffer)
+
+    def metrics(self) -> MetricsSnapshot:
+        """Return the metrics of the consumer, at any time."""
+        from aiokafka.share._metrics import read_share_consumer
+
+        return read_share_consumer(
+            self._client,
+            self._given,
+            self._fetcher,
+            self._membership,
+            self._acknowledgements,
+            self._buffer,
+            self._loop.time(),
+        )
+
+
+class _Failure:
+    """Called with the error that ended a background task: wakes all waiting calls, which raise
+    it."""
+
+    def __init__(
+        self, buffer: ShareBuffer, membership: ShareMembership, monitor: ShareHealthMonitor
+    ) -> None:
+        self._buffer = buffer
+        self._membership = membership
+        self._monitor = monitor
+
+    def __call__(self, error: BaseException) -> None:
+        self._monitor.look()
+        self._buffer.arrived.notify()
+        self._membership.changed.notify()
+
+
+def _own_records(
+    records: list[ShareRecord[Any, Any]], returned: list[Any]
+) -> list[ShareRecord[Any, Any]]:
+    """Return the records that interceptors returned for `records`. A copy of a record becomes
+    acquired like the record. Raises TypeError for other objects, which nobody could acknowledge."""
+    own = {id(record) for record in records}
+    by_offset = {(record.topic, record.partition, record.offset): record for record in records}
+    for record in returned:
+        if id(record) in own:
+            continue
+        if not isinstance(record, ShareRecord):
+            raise TypeError(f"an interceptor returned {record!r}, which is no ShareRecord")
+        original = by_offset.get((record.topic, record.partition, record.offset))
+        if original is None:
+            raise TypeError(
+                f"an interceptor returned offset {record.offset} of topic {record.topic}, "
+                f"partition {record.partition}, which it did not get"
+            )
+        record.delivery_count = original.delivery_count
+        record._acquisition, record._is_raw = original._acquisition, original._is_raw
+    return returned
+
+
+def _interception(config: ShareConsumerConfig) -> ConsumerInterception | None:
+    if not config.interceptors:
+        return None
+    from aiokafka._interception import ConsumerInterception
+
+    subject = SubjectLog(log, config.subject)
+    return ConsumerInterception(config.interceptors, subject, config.introduction)
+
+
+def _configure(owner: str, options: dict[str, Any]) -> ShareConsumerConfig:
+    """Return the configuration for the keyword arguments of the constructor."""
+    refuse_unknown(owner, options, ShareConsumerConfig, ClientConfig, SecurityConfig)
+    if options.get("group_id") is None:
+        raise TypeError(f"{owner}: group_id is required: the name of the share group")
+    own = ShareConsumerConfig.keywords()
+    client = ClientConfig.from_options(**{k: v for k, v in options.items() if k not in own})
+    return ShareConsumerConfig.from_options(
+        client=client, **{k: v for k, v in options.items() if k in own}
+    )
+
+
+show_options(AIOKafkaShareConsumer.__init__, ShareConsumerConfig, ClientConfig, SecurityConfig)

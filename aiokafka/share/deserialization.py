@@ -1,0 +1,87 @@
+"""Deserializing the records of a share consumer, with plain and `async` deserializers."""
+
+from __future__ import annotations
+
+import asyncio
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._serialization import adapt_deserializer, deserialize, not_deserialized
+from aiokafka.errors import RecordDeserializationError
+
+if TYPE_CHECKING:
+    from aiokafka._config.share import ShareConsumerConfig
+    from aiokafka.share.acquired import ShareRecord
+    from aiokafka.share.buffer import ShareBuffer
+
+__all__ = ["Deserializers"]
+
+# Results of these types are no awaitables, so they need no check.
+_PLAIN = frozenset({type(None), bool, bytes, dict, float, int, list, str})
+
+
+class Deserializers:
+    """The deserializers of a share consumer.
+
+    Unlike the position of a consumer, an acquired record is independent of the others. So the
+    records are taken from the buffer first; if a call is cancelled while a deserializer waits, it
+    puts them back.
+    """
+
+    def __init__(self, config: ShareConsumerConfig) -> None:
+        self._key = adapt_deserializer(config.key_deserializer)
+        self._value = adapt_deserializer(config.value_deserializer)
+
+    async def convert(
+        self, records: list[ShareRecord[Any, Any]], buffer: ShareBuffer
+    ) -> list[ShareRecord[Any, Any]]:
+        """Deserialize records and return them. If a deserializer raises, return the records before,
+        and put the others back; raise RecordDeserializationError if it is the first record. If the
+        call is cancelled, put all records back."""
+        if self._key is None and self._value is None:
+            return records
+        done = 0
+        try:
+            for record in records:
+                await self.convert_one(record)
+                done += 1
+        except RecordDeserializationError:
+            buffer.put_back(records[max(done, 1) :])
+            if done:
+                return records[:done]
+            raise
+        except BaseException:
+            buffer.put_back(records)
+            raise
+        return records
+
+    async def convert_one(self, record: ShareRecord[Any, Any]) -> None:
+        """Deserialize a record, unless that was done before. Raises RecordDeserializationError."""
+        if not record._is_raw:
+            return
+        key = await self._convert(record, "key", self._key, record.key)
+        value = await self._convert(record, "value", self._value, record.value)
+        # Set key and value only after both deserializers have returned: if one raises, its error
+        # has the record with the bytes.
+        record.key, record.value, record._is_raw = key, value, False
+
+    async def _convert(
+        self, record: ShareRecord[Any, Any], part: str, deserializer: Any, data: Any
+    ) -> Any:
+        if deserializer is None:
+            return data
+        count = getattr(asyncio.current_task(), "cancelling", lambda: None)
+        before = count()
+        try:
+            result = deserialize(deserializer, record, part, data)
+            if type(result) in _PLAIN or not isawaitable(result):
+                return result
+            return await result
+        except Exception as error:
+            raise not_deserialized(record, error, part) from error
+        except asyncio.CancelledError as error:
+            # If this task is not cancelled, the deserializer has awaited something that was.
+            # Python 3.10 cannot distinguish the causes.
+            if before is None or count() > before:
+                raise
+            raise not_deserialized(record, error, part) from error

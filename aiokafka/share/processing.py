@@ -1,0 +1,294 @@
+"""Processing records with automatic acknowledgement and lock renewal (KIP-1222)."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic
+
+from aiokafka._callbacks import check_result, refuse_generators
+from aiokafka._log import SubjectLog
+from aiokafka._tasks import Signal, TaskOwner
+from aiokafka._typing import KT, VT
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordError,
+    RecordDeserializationError,
+    UnsupportedCodecError,
+)
+from aiokafka.share.acquired import AcknowledgeType, ShareRecord
+from aiokafka.share.buffer import RejectRecord
+
+if TYPE_CHECKING:
+    from aiokafka.share.consumer import AIOKafkaShareConsumer
+    from aiokafka.share.fetcher import ShareFetcher
+
+__all__ = ["Handler", "LockRenewals", "Processing", "ShareProcessor"]
+
+log = logging.getLogger("aiokafka.share")
+
+Handler = Callable[[ShareRecord[Any, Any]], Awaitable[object] | object]
+
+# Locks are renewed when this part of their timeout is left. Half of it leaves time for a second
+# attempt.
+_RENEW_AT = 1 / 2
+# Renew all locks together that are due within this part of the timeout, so that a thousand records
+# that arrived one after the other need few requests.
+_TOGETHER = 1 / 8
+_SHORTEST_PAUSE = 0.01
+
+
+class LockRenewals:
+    """Renews the acquisition locks of records that are being processed.
+
+    Owns: these records, with the loop time of the next renewal. A record whose renewal is in flight
+    is renewed again after half of the lock's timeout, so that a lost renewal is repeated once.
+    """
+
+    def __init__(self, fetcher: ShareFetcher) -> None:
+        self._fetcher = fetcher
+        self._records: dict[int, tuple[ShareRecord[Any, Any], float]] = {}
+        self._changed = Signal()
+        self._has_warned = False
+        self._log = SubjectLog(log, fetcher.config.subject)
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, record: ShareRecord[Any, Any]) -> None:
+        """Renew the lock of a record from now on."""
+        expires_at = record._acquisition.expires_at
+        due = expires_at - self._fetcher.lock_timeout * _RENEW_AT
+        self._records[id(record)] = (record, due)
+        self._changed.notify()
+
+    def remove(self, record: ShareRecord[Any, Any]) -> None:
+        """Stop the renewals of a record."""
+        self._records.pop(id(record), None)
+
+    async def run(self) -> None:
+        """Renew locks, until cancelled."""
+        while True:
+            now = self._loop.time()
+            self._renew(now + self._fetcher.lock_timeout * _TOGETHER, now)
+            next_due = min((due for _, due in self._records.values()), default=None)
+            if next_due is not None:
+                next_due = max(next_due, now + _SHORTEST_PAUSE)
+            await self._changed.wait(next_due)
+
+    def _renew(self, until: float, now: float) -> None:
+        """Renew the locks that are due at `until` (loop time), if one is due `now`."""
+        if all(due > now for _, due in self._records.values()):
+            return
+        next_due = now + self._fetcher.lock_timeout * _RENEW_AT
+        for record, due in list(self._records.values()):
+            if due > until:
+                continue
+            acquisition = record._acquisition
+            if acquisition.failure is not None or record.offset not in acquisition.unacknowledged:
+                self.remove(record)
+            elif not acquisition.session.can_renew:
+                self.remove(record)
+                self._warn(record, acquisition.unacknowledged[record.offset] - now)
+            else:
+                self._records[id(record)] = (record, next_due)
+                self._fetcher.acknowledgements.renew(acquisition, record.offset)
+
+    def _warn(self, record: ShareRecord[Any, Any], left: float) -> None:
+        """Warn, once, that a lock expires although its record is being processed."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        self._log.warning(
+            "Offset %d of topic %s, partition %d, is still being processed, and its acquisition "
+            "lock expires in %.1f s: node %d cannot renew it, which needs Kafka 4.2 (KIP-1222). "
+            "The record is then delivered again. Raise group.share.record.lock.duration.ms",
+            record.offset,
+            record.topic,
+            record.partition,
+            left,
+            record._acquisition.session.node_id,
+        )
+
+
+class Processing(AbstractAsyncContextManager[ShareRecord[KT, VT]], Generic[KT, VT]):
+    """The block of `AIOKafkaShareConsumer.processing()`: acknowledges the record when it ends."""
+
+    def __init__(
+        self, consumer: AIOKafkaShareConsumer[Any, Any], record: ShareRecord[KT, VT]
+    ) -> None:
+        self._consumer = consumer
+        self._record = record
+
+    async def __aenter__(self) -> ShareRecord[KT, VT]:
+        self._consumer._renewals.add(self._record)
+        return self._record
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._consumer._renewals.remove(self._record)
+        self._consumer._finish_record(self._record, outcome_type(kind))
+        return kind is not None and issubclass(kind, RejectRecord)
+
+
+def outcome_type(kind: type[BaseException] | None) -> AcknowledgeType:
+    """Return how to acknowledge a record whose processing ended with an exception of this class, or
+    without one."""
+    if kind is None:
+        return AcknowledgeType.ACCEPT
+    return AcknowledgeType.REJECT if issubclass(kind, RejectRecord) else AcknowledgeType.RELEASE
+
+
+class ShareProcessor:
+    """One call of `AIOKafkaShareConsumer.process()`: runs a handler for each record.
+
+    All records of a response are taken at once, and their locks are renewed while they wait for
+    the handler: otherwise the locks of a large batch would expire, and after a few deliveries the
+    broker would archive records that no handler has seen.
+
+    Owns: the waiting records, and the tasks of the handlers.
+
+    1. While fewer than `concurrency` handlers run and no record waits, acquire records.
+    2. Start handlers for waiting records. Drop records whose lock is lost, because they are
+       delivered again.
+    3. When the consumer stops: release the waiting records, and wait for the handlers. `stop()`
+       calls `cancel()` at its deadline: the records of cancelled handlers are released.
+    """
+
+    def __init__(
+        self, consumer: AIOKafkaShareConsumer[Any, Any], handler: Handler, concurrency: int
+    ) -> None:
+        refuse_generators("handler", handler)
+        if not callable(handler):
+            raise TypeError(f"handler={handler!r}: must be a function")
+        if type(concurrency) is not int or concurrency < 1:
+            raise ValueError(f"concurrency={concurrency!r}: must be an integer of at least 1")
+        self._consumer = consumer
+        self._handler = handler
+        self._concurrency = concurrency
+        self._waiting: collections.deque[ShareRecord[Any, Any]] = collections.deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._ended = Signal()
+        self._tasks = TaskOwner("aiokafka-share-handlers")
+        self._log = SubjectLog(log, consumer._given.subject)
+
+    async def run(self) -> None:
+        """Process records until the consumer stops."""
+        try:
+            while True:
+                while len(self._running) >= self._concurrency:
+                    await self._ended.wait()
+                    self._tasks.check()
+                if not self._waiting:
+                    try:
+                        self._take(await self._consumer._acquire(self._concurrency))
+                    except ConsumerStoppedError:
+                        break
+                    except (CorruptRecordError, UnsupportedCodecError) as error:
+                        self._log.warning("a record cannot be read: %s", error)
+                        continue
+                    except RecordDeserializationError as error:
+                        self._on_undecodable(error)
+                        continue
+                self._start_handlers()
+            self.release_waiting()
+            while self._running:
+                await self._ended.wait()
+                self._tasks.check()
+        finally:
+            self.release_waiting()
+            await self._tasks.stop()
+
+    def cancel(self) -> None:
+        """Cancel the handlers; their records are released."""
+        self._tasks.cancel()
+
+    def is_calling_us(self) -> bool:
+        """Return whether the running task is a handler: `stop()` must not wait for its caller."""
+        return asyncio.current_task() in self._running
+
+    def _take(self, records: list[ShareRecord[Any, Any]]) -> None:
+        for record in records:
+            self._consumer._renewals.add(record)
+        self._waiting.extend(records)
+
+    def _start_handlers(self) -> None:
+        while self._waiting and len(self._running) < self._concurrency:
+            record = self._waiting.popleft()
+            if self._consumer._drop_if_lost(record):
+                self._consumer._renewals.remove(record)
+                continue
+            task = self._tasks.start(self._handle(record), name="handler")
+            self._running.add(task)
+            task.add_done_callback(partial(self._on_done, record))
+
+    async def _handle(self, record: ShareRecord[Any, Any]) -> None:
+        """Run the handler, and acknowledge the record by its outcome."""
+        kind: type[BaseException] | None = asyncio.CancelledError
+        try:
+            await self._consumer._deserializers.convert_one(record)
+            result = self._handler(record)
+            if inspect.isawaitable(result):
+                await result
+            else:
+                check_result(result)
+            kind = None
+        except RejectRecord as error:
+            kind = type(error)
+        except RecordDeserializationError as error:
+            kind = type(error.cause)
+            self._log.warning("a record cannot be read: %s", error)
+        except asyncio.CancelledError:
+            # If the handler has awaited something that was cancelled, it has failed by itself.
+            if self._tasks.is_ending_us():
+                raise
+            self._warn(record, "it awaited what was cancelled")
+        except Exception as error:
+            kind = type(error)
+            self._warn(record, repr(error))
+        finally:
+            self._consumer._renewals.remove(record)
+            self._consumer._finish_record(record, outcome_type(kind))
+
+    def _on_done(self, record: ShareRecord[Any, Any], task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if task.cancelled():
+            # A task that is cancelled before its first step runs no `finally`.
+            self._consumer._renewals.remove(record)
+            self._consumer._finish_record(record, AcknowledgeType.RELEASE)
+        self._ended.notify()
+
+    def _on_undecodable(self, error: RecordDeserializationError) -> None:
+        """Handle a record that was to be deserialized for an interceptor."""
+        self._log.warning("a record cannot be read: %s", error)
+        record: Any = error.record
+        record._acquisition.deliver(record.offset)
+        self._consumer._finish_record(record, outcome_type(type(error.cause)))
+
+    def _warn(self, record: ShareRecord[Any, Any], reason: str) -> None:
+        self._log.warning(
+            "the handler failed for offset %d of topic %s, partition %d, delivery %d: %s",
+            record.offset,
+            record.topic,
+            record.partition,
+            record.delivery_count,
+            reason,
+        )
+
+    def release_waiting(self) -> None:
+        """Release the records that wait for a handler."""
+        while self._waiting:
+            record = self._waiting.popleft()
+            self._consumer._renewals.remove(record)
+            self._consumer._finish_record(record, AcknowledgeType.RELEASE)

@@ -1,0 +1,337 @@
+"""Share sessions of a share consumer: lost connections, rejected requests, and moved leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka import AcknowledgeType, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    CorruptRecordError,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    InvalidRecordState,
+    InvalidRequestError,
+    InvalidShareSessionEpoch,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotLeaderForPartitionError,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest, ShareFetchRequest
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
+from tests.support.share import T0, Start, fill, is_empty, offsets, take
+
+
+@pytest.mark.parametrize("handled", [False, True])
+async def test_acknowledgements_of_a_lost_connection_fail(
+    cluster: FakeCluster, start: Start, handled: bool
+) -> None:
+    fill(cluster, 2)
+    consumer = await start()
+    first, second = await take(consumer, 2)
+    consumer.acknowledge(first)
+    cluster.intercept(ShareAcknowledgeRequest, Cut(handled=handled), times=1)
+    outcomes = await consumer.commit()
+    assert isinstance(outcomes[T0], KafkaConnectionError)
+    # The second record was acquired on the lost connection.
+    consumer.acknowledge(second)
+    assert isinstance((await consumer.commit())[T0], KafkaConnectionError)
+    again = await take(consumer, 1 if handled else 2)
+    assert offsets(again) == ([1] if handled else [0, 1])
+    assert {record.delivery_count for record in again} == {2}
+    for record in again:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert await is_empty(consumer)
+
+
+async def test_records_of_a_dropped_connection_are_delivered_again(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 3)
+    consumer = await start()
+    records = await take(consumer, 3)
+    cluster.drop_connections(0)
+    for record in records:
+        consumer.acknowledge(record)
+    assert isinstance((await consumer.commit())[T0], KafkaConnectionError)
+    again = await take(consumer, 3)
+    assert [record.delivery_count for record in again] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("request_type", [ShareFetchRequest, ShareAcknowledgeRequest])
+@pytest.mark.parametrize(
+    "error", [ShareSessionNotFound, InvalidShareSessionEpoch, ShareSessionLimitReached]
+)
+async def test_a_rejected_session_is_opened_again(
+    cluster: FakeCluster, start: Start, request_type: Any, error: Any
+) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    (record,) = await take(consumer, 1)
+    consumer.acknowledge(record)
+    cluster.intercept(request_type, Fail(error), times=1)
+    if request_type is ShareFetchRequest:
+        await consumer.getmany(timeout_ms=500)  # the acknowledgement is sent with a fetch
+    outcome = (await consumer.commit())[T0]
+    assert isinstance(outcome, error)
+    fill(cluster, 1, first=1)
+    seen: set[int] = set()
+    async with timeout(30):
+        while seen != {0, 1}:
+            for each in await take(consumer, 1):
+                seen.add(each.offset)
+                consumer.acknowledge(each)
+    assert await consumer.commit() == {T0: None}
+    assert await is_empty(consumer)
+
+
+async def test_acknowledgements_are_sent_with_the_next_fetch(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 2)
+    consumer = await start(max_poll_records=1, share_acquire_mode="record_limit")
+    (first,) = await take(consumer, 1)
+    consumer.acknowledge(first)
+    await take(consumer, 1)
+    assert cluster.requests(ShareAcknowledgeRequest) == []
+    assert await consumer.commit() == {T0: None}
+
+
+async def test_acknowledgements_are_sent_without_a_fetch(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 2)
+    consumer = await start()
+    records = await take(consumer, 2)
+    for record in records:
+        consumer.acknowledge(record)
+    await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) == 1)
+    (seen,) = cluster.requests(ShareAcknowledgeRequest)
+    (batch,) = seen.request.topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 1, [1])
+    assert await consumer.commit() == {T0: None}
+
+
+async def test_acknowledgements_of_a_moved_partition_fail(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 3)
+    consumer = await start()
+    records = await take(consumer, 3)
+    cluster.move_leader(T0, 1)
+    for record in records:
+        consumer.acknowledge(record)
+    outcome = (await consumer.commit())[T0]
+    assert isinstance(outcome, (NotLeaderForPartitionError, UnknownTopicOrPartitionError))
+    assert "has moved" in str(outcome)
+    again = await take(consumer, 3)
+    for record in again:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert await is_empty(consumer)
+
+
+async def test_an_acknowledgement_that_cannot_be_stored_is_sent_again(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    (record,) = await take(consumer, 1)
+
+    def fail(response: Any) -> None:
+        response.responses[0].partitions[0].error_code = GroupCoordinatorNotAvailableError.errno
+
+    # The response to an acknowledgement that has no effect: a renewal of a lock that was renewed.
+    consumer.acknowledge(record, AcknowledgeType.RENEW)
+    with cluster.intercept(ShareAcknowledgeRequest, Edit(fail)):
+        committing = asyncio.ensure_future(consumer.commit())
+        await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) >= 3)
+    assert await committing == {T0: None}
+    consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+
+
+async def test_an_acknowledgement_is_sent_again_only_while_its_lock_lasts(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    (record,) = await take(consumer, 1)
+
+    def fail(response: Any) -> None:
+        response.responses[0].partitions[0].error_code = GroupCoordinatorNotAvailableError.errno
+
+    consumer.acknowledge(record)
+    with cluster.intercept(ShareAcknowledgeRequest, Edit(fail)):
+        outcome = (await consumer.commit())[T0]
+    assert isinstance(outcome, InvalidRecordState)
+
+
+async def test_a_commit_ends_at_its_timeout(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 1)
+    consumer = await start(default_api_timeout_ms=500)
+    (record,) = await take(consumer, 1)
+    consumer.acknowledge(record)
+    may_answer = asyncio.Event()
+    with cluster.intercept(ShareAcknowledgeRequest, Hold(may_answer)):
+        with pytest.raises(KafkaTimeoutError, match="1 acknowledgements have no outcome"):
+            await consumer.commit()
+        may_answer.set()
+        # The next call returns the outcome.
+        assert await consumer.commit() == {T0: None}
+
+
+async def test_a_cancelled_commit_keeps_its_outcomes(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    (record,) = await take(consumer, 1)
+    consumer.acknowledge(record)
+    may_answer = asyncio.Event()
+    with cluster.intercept(ShareAcknowledgeRequest, Hold(may_answer)):
+        committing = asyncio.ensure_future(consumer.commit())
+        await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) == 1)
+        committing.cancel()
+        may_answer.set()
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+        assert await consumer.commit() == {T0: None}
+
+
+async def test_two_commits_at_once_return_the_outcome_of_their_records(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 2)
+    consumer = await start()
+    first, second = await take(consumer, 2)
+    consumer.acknowledge(first)
+    one = asyncio.ensure_future(consumer.commit())
+    await asyncio.sleep(0)
+    consumer.acknowledge(second)
+    other = asyncio.ensure_future(consumer.commit())
+    assert await one == {T0: None}
+    assert await other == {T0: None}
+
+
+async def test_a_silent_broker_fails_acknowledgements(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 1)
+    consumer = await start(request_timeout_ms=1000)
+    (record,) = await take(consumer, 1)
+    consumer.acknowledge(record)
+    cluster.intercept(ShareAcknowledgeRequest, Silence(), times=1)
+    assert (await consumer.commit())[T0] is not None
+    (again,) = await take(consumer, 1)
+    assert again.delivery_count == 2
+
+
+async def test_a_corrupt_batch_is_rejected(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 3)
+    cluster.log("t").corrupt(1)
+    consumer = await start()
+    records = await take(consumer, 1)
+    with pytest.raises(CorruptRecordError) as raised:
+        await consumer.getone()
+    assert raised.value.topic_partition == T0
+    records += await take(consumer, 1)
+    assert offsets(records) == [0, 2]
+    for record in records:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert await is_empty(consumer)
+    assert consumer.metrics().value("records-rejected-total") == 1
+
+
+async def test_control_records_are_acknowledged_as_gaps(cluster: FakeCluster, start: Start) -> None:
+    from aiokafka import AIOKafkaProducer
+
+    async with AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id="x"
+    ) as producer:
+        for value in (b"a", b"b"):
+            async with producer.transaction():
+                await producer.send("t", value, partition=0)
+    consumer = await start()
+    records = await take(consumer, 2)
+    assert offsets(records) == [0, 2]
+    for record in records:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert await is_empty(consumer)
+    batches = [
+        (batch.first_offset, batch.last_offset, batch.acknowledge_types)
+        for api in (ShareAcknowledgeRequest, ShareFetchRequest)
+        for seen in cluster.requests(api)
+        for topic in seen.request.topics
+        for partition in topic.partitions
+        for batch in partition.acknowledgement_batches
+    ]
+    assert sorted(batches) == [(0, 0, [1]), (1, 1, [0]), (2, 2, [1]), (3, 3, [0])]
+
+
+@pytest.mark.parametrize(
+    "error", [GroupAuthorizationFailedError, TopicAuthorizationFailedError, InvalidRequestError]
+)
+async def test_errors_that_no_retry_can_mend_are_raised(
+    cluster: FakeCluster, start: Start, error: Any
+) -> None:
+    consumer = await start()
+    fill(cluster, 1)
+    cluster.intercept(ShareFetchRequest, Fail(error), times=1)
+    with pytest.raises(error):
+        async with timeout(30):
+            await consumer.getone()
+    assert (await consumer.getone()).offset == 0
+
+
+async def test_a_broker_that_stops_loses_its_records_only(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("u", assignment={0: [1]})
+    fill(cluster, 1)
+    cluster.log("u").append(b"u")
+    consumer = await start("t", "u")
+    records = await take(consumer, 2)
+    await cluster.stop_broker(0)
+    for record in records:
+        consumer.acknowledge(record)
+    outcomes = await consumer.commit()
+    assert {tp.topic: error is None for tp, error in outcomes.items()} == {"t": False, "u": True}
+
+
+async def test_released_by_hand_is_delivered_at_once(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    (record,) = await take(consumer, 1)
+    consumer.acknowledge(record, AcknowledgeType.RELEASE)
+    (again,) = await take(consumer, 1, seconds=1)
+    assert again.delivery_count == 2
+
+
+async def test_a_cancelled_commit_keeps_the_outcomes_that_it_had(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("u", assignment={0: [1]})
+    fill(cluster, 1)
+    cluster.log("u").append(b"u")
+    consumer = await start("t", "u")
+    records = {record.topic: record for record in await take(consumer, 2)}
+    consumer.acknowledge(records["t"])
+    await cluster.wait_for(lambda: consumer.health().pending_acknowledgements == 0)
+    may_answer = asyncio.Event()
+    with cluster.intercept(ShareAcknowledgeRequest, Hold(may_answer)):
+        before = cluster.count(ShareAcknowledgeRequest)
+        consumer.acknowledge(records["u"])
+        committing = asyncio.ensure_future(consumer.commit())
+        await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) > before)
+        committing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+        may_answer.set()
+        assert await consumer.commit() == {T0: None, TopicPartition("u", 0): None}
