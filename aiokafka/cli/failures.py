@@ -105,7 +105,7 @@ def code_of(error: BaseException) -> int:
 
 
 def _is_asyncio_timeout(error: BaseException) -> bool:
-    """Return whether this is asyncio.TimeoutError, in Python 3.10 another class than TimeoutError."""
+    """Return whether this is asyncio.TimeoutError: in Python 3.10 it is not TimeoutError."""
     asyncio = sys.modules.get("asyncio")  # imported only by commands that run, not by --help
     return asyncio is not None and isinstance(error, asyncio.TimeoutError)
 
