@@ -115,7 +115,8 @@ LOGIN_PREFIXES = (
 # unseen: if that is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
 # For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with one.
-_WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
+# The characters from \xa0 on are written as a negation: that range would take 10 ms to compile.
+_WORD = re.compile(r"(?:[A-Za-z_$]|[^\x00-\x9f])(?:[A-Za-z0-9_.\-$]|[^\x00-\x9f])*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
     re.DOTALL,

@@ -55,7 +55,7 @@ def _commands_of(line: str) -> list[str]:
         run = image(directive[1])[1].removeprefix("RUN ").replace("/dist", "dist")
         return [*(each.partition("   #")[0].strip() for each in console(directive[1])), run]
     ours = re.match(r"\s{4}(?:\$ )?(pip install .*?)(?:\s{2,}#.*)?$", line)
-    return [ours[1]] if ours and re.search(r'"?\.["\[]|\.$|aiokafka', ours[1]) else []
+    return [ours[1]] if ours and re.search(r'\s"?\.(?:["\[\s]|$)|aiokafka', ours[1]) else []
 
 
 def try_command(command: str, checkout: Path) -> None:
@@ -79,7 +79,7 @@ def try_command(command: str, checkout: Path) -> None:
 
 
 def _extras(command: str) -> list[str]:
-    found = re.search(r"\[([\w,]+)\]", command)
+    found = re.search(r"(?:\.|aiokafka)\[([\w,]+)\]", command)
     return found[1].split(",") if found else []
 
 

@@ -6,6 +6,7 @@ import datetime
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiokafka import _clock
@@ -109,7 +110,10 @@ async def _ask(
         response = await router.send(node_id, call, deadline)
     except _OneGroupOnlyError:
         parts = await together(
-            attempt(_ask(router, node_id, {group_id: tps}, require_stable, deadline), [group_id])
+            attempt(
+                partial(_ask, router, node_id, {group_id: tps}, require_stable, deadline),
+                [group_id],
+            )
             for group_id, tps in wanted.items()
         )
         return {key: found for part in parts for key, found in part.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
@@ -134,11 +135,17 @@ def outcome(found: Outcomes[K, V]) -> dict[K, V]:
     raise AdminItemsError(errors, results)
 
 
-async def attempt(call: Awaitable[Outcomes[K, V]], items: Collection[K]) -> dict[K, V | KafkaError]:
+async def attempt(
+    call: Callable[[], Awaitable[Outcomes[K, V]]], items: Collection[K]
+) -> dict[K, V | KafkaError]:
     """Return the values of `call` by item. A KafkaError is not raised: it is the outcome of the
-    item that it concerns, or of all `items`."""
+    item that it concerns, or of all `items`.
+
+    `call` is a function, because a task of `attempt` that is cancelled before its first step would
+    leave a coroutine that was never awaited.
+    """
     try:
-        return dict(await call)
+        return dict(await call())
     except KafkaError as error:
         # With several items, AdminItemsError has an error for each item that failed. With a single
         # item, it is the error of this item: an ACL filter, for example, fails with an
@@ -266,7 +273,7 @@ async def _find(
             raise
     found: dict[str, int | KafkaError] = {}
     for part in await together(
-        attempt(_look_up(router, [key], kind, deadline), [key]) for key in keys
+        attempt(partial(_look_up, router, [key], kind, deadline), [key]) for key in keys
     ):
         found |= part
     return found

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from aiokafka import _clock
 from aiokafka._tasks import both, together
@@ -122,8 +123,10 @@ async def lag_of_groups(
     wanted = list(group_ids)
     step_deadline = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
     described, committed = await both(
-        attempt(describe_groups(router, wanted, False, step_deadline), wanted),
-        attempt(fetch_offsets(router, dict.fromkeys(wanted), False, step_deadline), wanted),
+        attempt(partial(describe_groups, router, wanted, False, step_deadline), wanted),
+        attempt(
+            partial(fetch_offsets, router, dict.fromkeys(wanted), False, step_deadline), wanted
+        ),
     )
     shares = await _share_offsets(router, described, step_deadline)
     committed |= {group_id: _as_committed(each) for group_id, each in shares.items()}
@@ -166,7 +169,9 @@ async def _share_offsets(
     ]
     if not shares:
         return {}
-    return await attempt(fetch_share_offsets(router, dict.fromkeys(shares), deadline), shares)
+    return await attempt(
+        partial(fetch_share_offsets, router, dict.fromkeys(shares), deadline), shares
+    )
 
 
 def _as_committed(found: ShareOffsets | KafkaError) -> Offsets | KafkaError:
@@ -235,7 +240,9 @@ async def _all_at(
     deadline: float,
 ) -> Mapping[TopicPartition, ListedOffset | KafkaError]:
     places = dict.fromkeys(partitions, place.value)
-    return await attempt(list_offsets(router, places, read_committed, deadline), partitions)
+    return await attempt(
+        partial(list_offsets, router, places, read_committed, deadline), partitions
+    )
 
 
 def _unread(offsets: Offsets, ends: Ends) -> list[Position]:
@@ -359,7 +366,9 @@ async def first_timestamps(
                     read[tp][wanted[tp]] = each if isinstance(each, int) else None
         return {**read, **failed}
 
-    timestamps = await attempt(by_leader(router, offsets, send, deadline, missing_for=0), offsets)
+    timestamps = await attempt(
+        partial(by_leader, router, offsets, send, deadline, missing_for=0), offsets
+    )
     return {
         (tp, offset): timestamp
         for tp, read in timestamps.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiokafka import _clock
@@ -562,7 +563,9 @@ async def _describe_each(
     """
     final = (UnknownTopicOrPartitionError, LeaderNotAvailableError)
     wanted = list(dict.fromkeys(partitions))
-    found = await attempt(describe_producers(router, wanted, deadline, final=final), wanted)
+    found = await attempt(
+        partial(describe_producers, router, wanted, deadline, final=final), wanted
+    )
     if not may_be_gone:
         return found
     return {
@@ -594,7 +597,7 @@ async def _known(
 
     If an id has another error than TransactionalIdNotFound, raises the first of these errors.
     """
-    found = await attempt(describe_transactions(router, names, deadline), names)
+    found = await attempt(partial(describe_transactions, router, names, deadline), names)
     known: dict[str, TransactionDescription] = {}
     for name, one in found.items():
         if isinstance(one, TransactionDescription):

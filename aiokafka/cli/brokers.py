@@ -143,7 +143,7 @@ async def remove_voter(
 @click.argument("levels", nargs=-1, required=True, metavar="NAME=LEVEL...")
 @click.option("--downgrade", is_flag=True, help="Allow lower levels if no metadata is lost.")
 @click.option("--unsafe", is_flag=True, help="Allow lower levels, even if metadata is lost.")
-@click.option("--dry-run", is_flag=True, help="Only let the controller check the change.")
+@click.option("--dry-run", is_flag=True, help="Check the change on the controller; change nothing.")
 async def set_features(
     session: Session, levels: tuple[str, ...], downgrade: bool, unsafe: bool, dry_run: bool
 ) -> None:

@@ -102,7 +102,7 @@ async def list_(session: Session, types: tuple[str, ...]) -> None:
 @command(commands, "alter", prints=False)
 @click.argument("target", metavar="TYPE:NAME")
 @click.argument("changes", nargs=-1, required=True, metavar="CHANGE...")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
+@click.option("--dry-run", is_flag=True, help="Check the change on the broker; change nothing.")
 async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run: bool) -> None:
     """Change settings of a resource. Its other settings are not changed.
 
@@ -123,7 +123,7 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
 @command(commands, "replace", prints=False)
 @click.argument("target", metavar="TYPE:NAME")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
+@click.option("--dry-run", is_flag=True, help="Check the change on the broker; change nothing.")
 @YES
 async def replace(
     session: Session, target: str, settings: tuple[str, ...], dry_run: bool, yes: bool

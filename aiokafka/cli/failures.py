@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -24,7 +24,6 @@ CODES = {
 }
 
 _LATE = (
-    asyncio.TimeoutError,
     TimeoutError,
     errors.KafkaTimeoutError,
     errors.KafkaConnectionError,
@@ -96,13 +95,19 @@ def code_of(error: BaseException) -> int:
         return codes.pop() if len(codes) == 1 else 1
     if isinstance(error, errors.KafkaTimeoutError) and isinstance(error.__cause__, _RESPONSES):
         return code_of(error.__cause__)  # until the deadline, brokers returned this error
-    if isinstance(error, _LATE):
+    if isinstance(error, _LATE) or _is_asyncio_timeout(error):
         return 3
     if isinstance(error, _REFUSED):
         return 4
     if isinstance(error, _MISSING):
         return 5
     return 2 if isinstance(error, _WRONG) else 1
+
+
+def _is_asyncio_timeout(error: BaseException) -> bool:
+    """Return whether this is asyncio.TimeoutError: in Python 3.10 it is not TimeoutError."""
+    asyncio = sys.modules.get("asyncio")  # imported only by commands that run, not by --help
+    return asyncio is not None and isinstance(error, asyncio.TimeoutError)
 
 
 def lines_of(error: BaseException) -> list[str]:

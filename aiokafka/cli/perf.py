@@ -96,8 +96,20 @@ _SIZE = click.option(
 @_RECORDS
 @_SIZE
 @click.option("--rate", type=Finite(0, min_open=True), help="Records per second.")
-@click.option("-z", "--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
-@click.option("--linger", type=float, default=5, show_default=True, metavar="MS")
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["gzip", "snappy", "lz4", "zstd"]),
+    help="Codec of the batches; default: no compression.",
+)
+@click.option(
+    "--linger",
+    type=float,
+    default=5,
+    show_default=True,
+    metavar="MS",
+    help="Time to wait for more records in a batch.",
+)
 async def produce(
     session: Session,
     topic: str,

@@ -386,9 +386,20 @@ def _sender(given: dict[str, Any]) -> Send:
     "-p", "--partition", type=click.IntRange(0), help="Send all records to this partition."
 )
 @click.option("-c", "--count", type=click.IntRange(1), help="Send at most this many records.")
-@click.option("-z", "--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["gzip", "snappy", "lz4", "zstd"]),
+    help="Codec of the batches; default: no compression.",
+)
 @click.option("--level", type=int, help="Compression level.")
-@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["0", "1", "all"]),
+    default="all",
+    show_default=True,
+    help="Replicas that must have a record: none, the leader, or all in sync.",
+)
 @click.option(
     "--linger",
     type=float,

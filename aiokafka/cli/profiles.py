@@ -78,7 +78,14 @@ def _setting(text: str) -> tuple[str, str]:
 
 @commands.command("list")
 @_CONFIG
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="Format of the output; json has one object per line.",
+)
 def list_(config: str | None, output: str) -> None:
     """List the profiles of the configuration file.
 

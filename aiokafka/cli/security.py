@@ -33,6 +33,7 @@ _MECHANISM = click.option(
     type=click.Choice(["SCRAM-SHA-256", "SCRAM-SHA-512"]),
     default="SCRAM-SHA-512",
     show_default=True,
+    help="Mechanism that the password is for.",
 )
 
 
@@ -70,8 +71,8 @@ def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
 
 @command(acls, "list")
 @click.argument("resource", required=False, metavar="[TYPE:NAME]")
-@click.option("--principal", metavar="User:NAME")
-@click.option("--operation", metavar="NAME", help="read, write, describe ...")
+@click.option("--principal", metavar="User:NAME", help="Only entries of this principal.")
+@click.option("--operation", metavar="NAME", help="Only entries for it: read, write, describe ...")
 async def list_acls(session: Session, resource: str | None, **given: str | None) -> None:
     """List ACL entries: all, or those for a resource such as topic:orders.
 
@@ -134,8 +135,8 @@ async def add_acls(
 
 @command(acls, "delete")
 @click.argument("resource", metavar="TYPE[:NAME]")
-@click.option("--principal", metavar="User:NAME")
-@click.option("--operation", metavar="NAME")
+@click.option("--principal", metavar="User:NAME", help="Only entries of this principal.")
+@click.option("--operation", metavar="NAME", help="Only entries for it: read, write, describe ...")
 @click.option("--prefixed", is_flag=True, help="Delete entries for a prefix of names.")
 @YES
 async def delete_acls(
@@ -286,7 +287,7 @@ async def list_quotas(session: Session) -> None:
     "--client-id", metavar="NAME", help="For this client id; can be combined with --user."
 )
 @click.option("--ip", metavar="ADDRESS", help="For clients with this IP address.")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
+@click.option("--dry-run", is_flag=True, help="Check the change on the broker; change nothing.")
 async def alter_quotas(
     session: Session, changes: tuple[str, ...], dry_run: bool, **given: str | None
 ) -> None:

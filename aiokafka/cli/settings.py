@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 import os
-import ssl
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import _properties as shared
 from aiokafka.cli import properties
 from aiokafka.cli.running import wait_for
 from aiokafka.errors import KafkaConfigurationError
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = [
     "client_options",
@@ -403,6 +405,8 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
                 f"certificates need --security-protocol SSL or SASL_SSL; it is {protocol}"
             )
         return None
+    import ssl
+
     from aiokafka.helpers import create_ssl_context
 
     given = _given_certificates(tls)

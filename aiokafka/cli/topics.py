@@ -164,7 +164,7 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
     "-c", "--setting", "settings", multiple=True, metavar="NAME=VALUE", help="Setting of the topic."
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if a topic exists already.")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check the topics.")
+@click.option("--dry-run", is_flag=True, help="Check the topics on the broker; create nothing.")
 async def create(
     session: Session,
     topics: tuple[str, ...],
@@ -217,7 +217,7 @@ def _sort_out(
 @command(commands, "grow", prints=False)
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(1))
-@click.option("--dry-run", is_flag=True, help="Only let the broker check the change.")
+@click.option("--dry-run", is_flag=True, help="Check the change on the broker; change nothing.")
 async def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
     """Raise the number of partitions of TOPIC to PARTITIONS. Afterwards, the records of most keys
     go to other partitions than before.
@@ -251,7 +251,7 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
 
 
 _PLACE = "TOPIC-PARTITION"
-_MOVE = f"{_PLACE}=BROKER,..."
+_MOVE = f"{_PLACE}=BROKER[,BROKER]"
 _MOVING = ("topic", "partition", "replicas", "adding", "removing")
 
 

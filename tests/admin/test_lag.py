@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -55,6 +56,17 @@ async def test_the_lag_of_a_group_without_members() -> None:
         assert found.time_lag_ms == second.time_lag_ms > HOUR
         plain = json.loads(json.dumps(found.as_dict()))
         assert plain["partitions"]["t-0"]["lag"] == 6
+
+
+async def test_a_call_that_is_cancelled_before_its_first_request_leaves_no_coroutine() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await filled(cluster)
+        await commit(cluster, "g", {FIRST: 4})
+        task = asyncio.ensure_future(admin.groups.lag(["g"]))
+        await asyncio.sleep(0)  # the call has made the tasks of its requests, which have not begun
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_members_own_partitions_that_have_no_offset_yet() -> None:

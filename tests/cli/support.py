@@ -132,6 +132,17 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
             yield (*path, name)
 
 
+def command_of(group: click.Group, words: tuple[str, ...]) -> click.Command:
+    """Return the command that `commands` names by these words."""
+    found: click.Command = group
+    for word in words:
+        assert isinstance(found, click.Group)
+        following = found.get_command(click.Context(found), word)
+        assert following is not None
+        found = following
+    return found
+
+
 def environment(served: Served | None = None, **more: str) -> dict[str, str]:
     """Return the environment of a process that runs commands."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

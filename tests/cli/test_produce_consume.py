@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -389,6 +390,26 @@ def test_ctrl_c_commits_what_was_printed_and_leaves(cli: Cli, lines: str) -> Non
     assert (child.returncode, rest) == (130, b"")
     assert cli.served.cluster.groups.committed("g", "t", 0) == 10
     assert cli.served.cluster.count(LeaveGroupRequest) == 1
+
+
+def test_groups_describe_tells_each_command_from_programs_and_other_commands(cli: Cli) -> None:
+    cli.served.topic("t", 2)
+    env = environment(cli.served)
+    readers = [process("consume", "t", "-g", "g", stdout=subprocess.PIPE, env=env) for _ in "ab"]
+    rows: list[dict[str, Any]] = []
+
+    def both_have_joined() -> bool:
+        rows[:] = cli.run("groups", "describe", "g", "--output", "json").rows
+        return len(rows) == 2
+
+    try:
+        until(both_have_joined)
+    finally:
+        for reader in readers:
+            reader.send_signal(signal.SIGINT)
+            reader.communicate(timeout=30)
+    assert [row["client_id"] for row in rows] == ["aiokafka-cli", "aiokafka-cli"]
+    assert len({row["member"] for row in rows}) == 2
 
 
 def test_a_reader_that_stops_gets_nothing_committed_that_it_did_not_take(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from aiokafka import AIOKafkaConsumer
@@ -21,7 +22,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from tests.cli.support import ROOT, Cli, commands, environment, process
+from tests.cli.support import ROOT, Cli, command_of, commands, environment, process
 
 PAGE = ROOT / "docs" / "cli.rst"
 
@@ -34,6 +35,19 @@ def test_every_command_has_help_with_an_example(
     text = capsys.readouterr().out
     assert "Example" in text
     assert f"aiokafka {' '.join(command)}" in text.partition("Example")[2]
+    assert "......" not in text
+
+
+@pytest.mark.parametrize("command", list(commands(root)), ids=" ".join)
+def test_the_help_begins_with_a_sentence_and_explains_every_option(
+    command: tuple[str, ...],
+) -> None:
+    found = command_of(root, command)
+    assert found.get_short_help_str(limit=200).endswith(".")
+    silent = [
+        each.opts for each in found.params if isinstance(each, click.Option) and not each.help
+    ]
+    assert silent == []
 
 
 def test_the_page_shows_the_exit_codes() -> None:
@@ -93,6 +107,7 @@ def test_the_start_imports_neither_roles_nor_other_nouns() -> None:
     assert "aiokafka.cli.topics" in loaded
     heavy = ("aiokafka.client", "aiokafka.consumer", "aiokafka.producer", "aiokafka.testing")
     assert not {name for name in loaded if name.startswith((*heavy, "aiokafka.cli.brokers"))}
+    assert not {"asyncio", "ssl"} & loaded
 
 
 def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path) -> None:

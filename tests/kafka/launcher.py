@@ -197,7 +197,7 @@ class KafkaCluster:
             folder = self._node_folder(node)
             folder.mkdir()
             own = {"log.dirs": str(folder / "data"), **self._node_settings(node), **self._config}
-            own = {name: self._fill(value) for name, value in own.items()}
+            own = {name: self._fill(value, node) for name, value in own.items()}
             (folder / "server.properties").write_text(settings.render(own))
 
     def _node_settings(self, node: int) -> dict[str, str]:
@@ -327,8 +327,8 @@ class KafkaCluster:
     def _node_folder(self, node: int) -> Path:
         return self.folder / _name(node)
 
-    def _fill(self, text: str) -> str:
-        return text.replace("{folder}", str(self.folder))
+    def _fill(self, text: str, node: int | str = "") -> str:
+        return text.replace("{folder}", str(self.folder)).replace("{node}", str(node))
 
 
 def _name(node: int) -> str:

@@ -34,7 +34,8 @@ class Extras:
     format_options: arguments for ``StorageTool format`` ("--feature", "group.version=0").
     environment: environment variables of the brokers.
 
-    In property values, JVM options and files of type str, ``{folder}`` is the cluster's folder.
+    In property values, JVM options and files of type str, ``{folder}`` is the cluster's folder. In
+    property values, ``{node}`` is the number of the node.
     """
 
     listeners: Mapping[str, str] = field(default_factory=dict)

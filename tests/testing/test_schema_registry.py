@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,43 +11,15 @@ from confluent_kafka.schema_registry import (
     AsyncSchemaRegistryClient,
     Schema,
     SchemaReference,
-    header_schema_id_serializer,
 )
 from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer, AsyncAvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from confluent_kafka.schema_registry.json_schema import AsyncJSONDeserializer, AsyncJSONSerializer
-from confluent_kafka.schema_registry.protobuf import (
-    AsyncProtobufDeserializer,
-    AsyncProtobufSerializer,
-)
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.serialization import MessageField, SerializationContext
 from aiokafka.testing import FakeCluster, FakeSchemaRegistry
-
-
-def record(**fields: Any) -> str:
-    """An Avro record; a field that is a pair has a default value."""
-    return json.dumps(
-        {
-            "type": "record",
-            "name": "Order",
-            "fields": [
-                {"name": name, "type": type_[0], "default": type_[1]}
-                if isinstance(type_, tuple)
-                else {"name": name, "type": type_}
-                for name, type_ in fields.items()
-            ],
-        }
-    )
-
-
-ORDER = record(customer="string", cents="long")
-JSON_ORDER = json.dumps(
-    {"title": "Order", "type": "object", "properties": {"cents": {"type": "integer"}}}
-)
+from tests.support.schemas import CODECS, ORDER, avro, record
 
 
 @pytest.fixture
@@ -76,47 +47,8 @@ def refused(code: int) -> Any:
 
 # -- serializers of confluent-kafka, unchanged
 
-Kinds = dict[str, Any]
 
-
-async def avro(client: Any, **conf: Any) -> tuple[Any, Any, Any]:
-    value = {"customer": "ada lovelace", "cents": 5}
-    return (
-        await AsyncAvroSerializer(client, ORDER, conf=conf),
-        await AsyncAvroDeserializer(client),
-        value,
-    )
-
-
-async def avro_in_headers(client: Any) -> tuple[Any, Any, Any]:
-    return await avro(client, **{"schema.id.serializer": header_schema_id_serializer})
-
-
-async def json_schema(client: Any) -> tuple[Any, Any, Any]:
-    return (
-        await AsyncJSONSerializer(JSON_ORDER, client),
-        await AsyncJSONDeserializer(JSON_ORDER, schema_registry_client=client),
-        {"cents": 5},
-    )
-
-
-async def protobuf(client: Any) -> tuple[Any, Any, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
-    kind = descriptor_pb2.FieldDescriptorProto
-    file.message_type.add(name="Order").field.add(
-        name="cents", number=1, type=kind.TYPE_INT64, label=kind.LABEL_OPTIONAL
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
-    return (
-        await AsyncProtobufSerializer(order, client),
-        await AsyncProtobufDeserializer(order, schema_registry_client=client),
-        order(cents=5),
-    )
-
-
-@pytest.mark.parametrize("kind", [avro, avro_in_headers, json_schema, protobuf])
+@pytest.mark.parametrize("kind", CODECS)
 async def test_records_through_all_ways_of_reading(
     cluster: FakeCluster,
     registry: FakeSchemaRegistry,
