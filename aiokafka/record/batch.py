@@ -36,6 +36,7 @@ _MAX_SIZE = 0x7FFFFFFF
 _MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # the difference to a timestamp of -1 is still an int64
 _FIRST_CAPACITY = 2048
 _CAPACITY_STEP = 3
+_MOST_SPARE = 16_384
 
 
 class RecordBatchBuilder:
@@ -231,9 +232,10 @@ class RecordBatchBuilder:
         return batch
 
     def _pack(self) -> memoryview:
-        # Release the rest of a buffer that was allocated for more records.
-        mem.resize(self._buffer, self.size)
-        self._capacity = self.size
+        if self._capacity - self.size > _MOST_SPARE:
+            # The buffer was allocated for more records: release the rest.
+            mem.resize(self._buffer, self.size)
+            self._capacity = self.size
         whole = memoryview(self._buffer)[: self.size]
         if not self.compression:
             return whole
