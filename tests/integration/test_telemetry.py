@@ -14,8 +14,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.metrics import Metric, MetricKind
 from aiokafka.errors import UnsupportedVersionError
+from aiokafka.metrics import Metric, MetricKind
 from tests.kafka.fixtures import Kafka, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.plugins import compile_plugin, missing_compiler
