@@ -8,8 +8,8 @@ connections mostly from `KafkaConnectionError`. Wrong calls raise `IllegalStateE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from aiokafka._partitions import TopicPartition
 from aiokafka._typing import later
@@ -55,16 +55,42 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {}
 """The class of each error code that this version of the package knows."""
 
 
+class _Computed:
+    """A class attribute that `compute` returns for the class through which it is read.
+
+    To compute the attributes of all classes at import would take longer than to create the classes.
+    """
+
+    def __init__(self, compute: Callable[[type[Any]], str]) -> None:
+        self._compute = compute
+
+    def __get__(self, error: object, cls: type[Any]) -> str:
+        return self._compute(cls)
+
+
+def _protocol_name(cls: type[BrokerResponseError]) -> str:
+    # A class that shares the code of its base class has the name of the code.
+    name = kafka_errors[cls.errno].__name__
+    for ending in ("Error", "Exception"):
+        name = name.removesuffix(ending) or name
+    return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
+
+
+def _meaning(cls: type[BrokerResponseError]) -> str:
+    is_named = cls is not BrokerResponseError
+    return " ".join((cls.__doc__ or "").split()) if is_named else ""
+
+
 class BrokerResponseError(KafkaError):
     """The broker responded with an error code."""
 
     errno: ClassVar[int] = -1
     """The error code in Kafka's protocol."""
 
-    message: ClassVar[str] = "BROKER_RESPONSE_ERROR"
+    message: ClassVar[str] = cast("str", _Computed(_protocol_name))
     """The name of the error in Kafka's protocol, in capitals."""
 
-    description: ClassVar[str] = ""
+    description: ClassVar[str] = cast("str", _Computed(_meaning))
     """The meaning of the error code, and the broker setting that limits a value, if there is one.
 
     `str(error)` ends with the description, unless the text already contains it. By default it is
@@ -89,13 +115,12 @@ class BrokerResponseError(KafkaError):
             cls.is_fatal = is_fatal
         if requires_abort is not None:
             cls.requires_abort = requires_abort
-        if "description" not in vars(cls):
-            cls.description = " ".join((cls.__doc__ or "").split())
+        if message is not None:
+            cls.message = message
         if errno is not None:
             if errno in kafka_errors:
                 raise TypeError(f"error code {errno} is already {kafka_errors[errno].__name__}")
             cls.errno = errno
-            cls.message = message or _capitals(cls.__name__)
             kafka_errors[errno] = cls
 
     def __str__(self) -> str:
@@ -104,12 +129,6 @@ class BrokerResponseError(KafkaError):
         if meaning.rstrip(".").lower() in text.lower():
             return text
         return f"{text.rstrip('.')}{'. ' if self.args else ': '}{meaning}"
-
-
-def _capitals(name: str) -> str:
-    for ending in ("Error", "Exception"):
-        name = name.removesuffix(ending) or name
-    return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
 
 
 _unknown_errors: dict[int, type[BrokerResponseError]] = {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -241,3 +243,17 @@ def test_type_checkers_see_the_fields(tmp_path: Path) -> None:
     assert len(found) == len(FINDINGS), shown
     for line, expected in zip(found, FINDINGS, strict=True):
         assert expected in line.replace("builtins.", "").replace("Union[str, None]", "str | None")
+
+
+@pytest.mark.parametrize("api_key", messages.APIS)
+def test_the_name_of_an_api_is_a_name_of_its_module(api_key: int) -> None:
+    request = messages.request_class(api_key)
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", messages.APIS[api_key][1]).lower()
+    named = importlib.import_module(f"aiokafka.protocol.messages.{words}")
+    assert named is sys.modules[request.__module__]
+    assert named.__name__ == request.__module__
+
+
+def test_an_api_has_no_other_name() -> None:
+    with pytest.raises(ModuleNotFoundError, match="offset_fetches"):
+        importlib.import_module("aiokafka.protocol.messages.offset_fetches")

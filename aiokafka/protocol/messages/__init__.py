@@ -1,10 +1,13 @@
 """The requests and responses of clients, in one module for each family of APIs.
 
 Import a message and its structs from its module. The package loads modules on demand, by the name
-of a message (`from aiokafka.protocol.messages import FetchRequest`) or by API key.
+of a message (`from aiokafka.protocol.messages import FetchRequest`) or by API key. The name of an
+API is also a name of its module: `aiokafka.protocol.messages.offset_fetch` is `group_offsets`.
 """
 
 import importlib
+import sys
+from importlib.machinery import ModuleSpec
 from typing import Any, Final
 
 from aiokafka.protocol.schema import Request, Response
@@ -108,6 +111,30 @@ def request_class(api_key: int) -> type[Request[Response]]:
 
 def _load(module: str) -> Any:
     return importlib.import_module(f"{__name__}.{module}")
+
+
+class _ApiNames:
+    """Import hook for the names of APIs, such as `offset_fetch`."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, _, api = name.rpartition(".")
+        if package != __name__ or api.title().replace("_", "") + "Request" not in _HOMES:
+            return None
+        return ModuleSpec(name, _ApiNames)  # type: ignore[arg-type] # a Loader by its methods
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """Let the import system create a module, which `exec_module` replaces."""
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        api = module.__name__.rpartition(".")[2]
+        sys.modules[module.__name__] = _load(_HOMES[api.title().replace("_", "") + "Request"])
+
+
+# After the finder of files, which finds the modules of the families.
+sys.meta_path.append(_ApiNames)
 
 
 def __getattr__(name: str) -> Any:
