@@ -1,3 +1,5 @@
+cimport cython
+
 cimport aiokafka._cpython_native as _cpython
 
 
@@ -17,3 +19,13 @@ cdef class Record:
     cdef public object headers
 
     cpdef tuple _astuple(self)
+
+
+cdef class AcquiredRecord(Record):
+    cdef public object delivery_count
+    cdef public object _acquisition
+    cdef public bint _is_open
+    cdef public bint _is_raw
+
+    @cython.locals(was_open=bint)
+    cpdef bint _close(self) noexcept

@@ -155,6 +155,29 @@ class Record:
         return type(self), self._astuple(), extra or None
 
 
+class AcquiredRecord(Record):
+    """The class `aiokafka.ShareRecord` at run time."""
+
+    __slots__ = ("_acquisition", "_is_open", "_is_raw", "delivery_count")
+    _is_open: bool
+
+    def _close(self) -> bool:
+        """Record that the record is acknowledged; return False if it was before."""
+        was_open = self._is_open
+        self._is_open = False
+        return was_open
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process cannot be acknowledged.
+        reduced: Any = super().__reduce__()
+        kind, fields, extra = reduced
+        return kind, fields, (extra, {"delivery_count": getattr(self, "delivery_count", None)})
+
+    def __repr__(self) -> str:
+        count = getattr(self, "delivery_count", None)
+        return f"{super().__repr__()[:-1]}, delivery_count={count})"
+
+
 class RecordFields(dict[str, Any]):
     """The `__dict__` of a compiled record: its fields and further attributes. A change of this dict
     changes the record."""
@@ -226,7 +249,11 @@ class _Model:
 
 
 _cpython.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
+_cpython.replace_attributes(
+    AcquiredRecord, _set_attribute, property(RecordFields, _set_fields), _Model
+)
 _cpython.present_as(Record, "aiokafka.structs", "ConsumerRecord")
+_cpython.present_as(AcquiredRecord, "aiokafka.share.acquired", "ShareRecord")
 # Annotations of `__init__`, except in an extension type, whose methods are read-only.
 with contextlib.suppress(AttributeError):
     Record.__init__.__annotations__ = {**_TYPES, "return": "None"}

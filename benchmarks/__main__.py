@@ -19,6 +19,7 @@ from benchmarks.rows import (
     CONFLUENT,
     CONFLUENT_ASYNCIO,
     FRANZ,
+    JAVA,
     KAFKA_PYTHON,
     OURS,
     OURS_ASSIGNED,
@@ -44,6 +45,7 @@ CLIENTS = (
     CONFLUENT_ASYNCIO,
     KAFKA_PYTHON,
     FRANZ,
+    JAVA,
 )
 
 

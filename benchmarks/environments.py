@@ -17,17 +17,21 @@ from benchmarks.rows import (
     CONFLUENT,
     CONFLUENT_ASYNCIO,
     FRANZ,
+    JAVA,
     KAFKA_PYTHON,
     OURS,
     OURS_ASSIGNED,
     OURS_UVLOOP,
 )
+from tests.kafka.plugins import compile_class, missing_compiler
+from tests.kafka.versions import DEFAULT_VERSION
 
 WORK_FOLDER = Path(__file__).parent / ".work"
 _NOT_PASSED_ON = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 """What a user's program does not have: packages that pip installs come with byte code."""
 CLIENTS = Path(__file__).parent / "clients"
 _FRANZ_SOURCE = CLIENTS / "franz"
+_JAVA_CLASS = "ShareReader"
 _IS_OURS = (OURS, OURS_ASSIGNED, OURS_UVLOOP)
 
 _CODECS = ("lz4", "zstandard", "python-snappy")
@@ -90,7 +94,7 @@ def why_not(client: str) -> str:
     """Say what this client lacks on this machine; empty if it can run."""
     if client == FRANZ and shutil.which("go") is None:
         return "there is no Go to build it with"
-    return ""
+    return missing_compiler() if client == JAVA else ""
 
 
 def franz() -> Path:
@@ -103,12 +107,21 @@ def franz() -> Path:
     return program
 
 
+def java_reader() -> list[str]:
+    """Return the command of the program over Java's client, without arguments; compile it first."""
+    folder = WORK_FOLDER / "java"
+    folder.mkdir(parents=True, exist_ok=True)
+    return ["java", "-cp", compile_class(CLIENTS / f"{_JAVA_CLASS}.java", folder), _JAVA_CLASS]
+
+
 def version_of(client: str) -> str:
     """The version of the client's package, and of librdkafka where that does the work."""
     if client == FRANZ:
         text = (_FRANZ_SOURCE / "go.mod").read_text()
         (version,) = re.findall(r"franz-go v(\S+)", text)
         return f"franz-go {version}"
+    if client == JAVA:
+        return f"kafka-clients {DEFAULT_VERSION}"
     distribution = _DISTRIBUTIONS.get(client, _DISTRIBUTIONS[CONFLUENT])
     code = f"from importlib.metadata import version; print(version({distribution!r}))"
     python = sys.executable if client in (OURS, OURS_ASSIGNED) else python_of(client)
@@ -120,6 +133,8 @@ def run_client(client: str, workload: str, work: dict[str, object]) -> tuple[dic
     """Run a workload in a child process; its result and what the process used."""
     if client == FRANZ:
         return run_command([str(franz())], workload, work)
+    if client == JAVA:
+        return run_command(java_reader(), workload, work)
     script = f"{workload}.py" if workload in _OWN_SCRIPTS else _SCRIPTS[client]
     return run_script(python_of(client), script, workload, work)
 

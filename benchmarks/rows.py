@@ -18,6 +18,8 @@ CONFLUENT_ASYNCIO = "confluent asyncio"
 KAFKA_PYTHON = "kafka-python"
 FRANZ = "franz-go"
 """A client in Go, where that is installed: how far from compiled languages we are."""
+JAVA = "java"
+"""Kafka's own client, in rows about share groups; needs a JDK."""
 
 _ALL = (OURS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON)
 _FAST = (OURS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO)
@@ -217,6 +219,18 @@ def _bytes(size: int) -> str:
     return f"{size} B" if size < 1024 else f"{size // 1024} KiB"
 
 
+def _share(mode: str, cpu: float) -> Row:
+    return Row(
+        name=f"share-{mode}",
+        title=f"share group, getmany, 500 a call, {mode} acknowledgement, 100 B",
+        workload=f"share_{mode}",
+        records=1_000_000,
+        stored=1_000_000,
+        clients=(OURS, CONFLUENT, JAVA),
+        targets=(at_most(cpu, to=CONFLUENT), at_most(0.5, to=JAVA)),
+    )
+
+
 _PARITY = (at_most(0.65, to=CONFLUENT), at_least(1.0, "rate_after", to=CONFLUENT))
 
 ROWS: tuple[Row, ...] = (
@@ -259,6 +273,8 @@ ROWS: tuple[Row, ...] = (
         stored=300_000,
         clients=_IN_GROUPS,
     ),
+    _share("implicit", 0.7),
+    _share("explicit", 0.85),
     _send("send-100", "", *_PARITY, clients=_ALL, fewer=_SLOW_WRITERS),
     _send("send-100-keyed", ", keyed", at_most(0.65, to=CONFLUENT), keyed=True),
     _send("send-100-alike", ", batches of 256 KiB and 5 ms for all", batch_size=262_144),

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 cimport aiokafka._cpython_native as _cpython
 cimport aiokafka.record._native as mem
-from aiokafka._consumer_record cimport Record
+from aiokafka._consumer_record cimport AcquiredRecord, Record
 from aiokafka.record.cursor cimport BatchCursor
 
 cdef int64_t _MAX_INT64
@@ -21,6 +21,8 @@ cdef class RecordReader(BatchCursor):
     cdef bint _takes_context
     cdef bint _is_awaiting
     cdef readonly object suspended
+    cdef object _acquisition
+    cdef object _delivery_count
     cdef object _key_type
     cdef object _value_type
     cdef bint _is_atomic_key
@@ -29,6 +31,7 @@ cdef class RecordReader(BatchCursor):
     cdef Py_ssize_t _header_end
     cdef bint _is_raw
 
+    cpdef object set_delivery_count(self, object delivery_count)
     cpdef object next(self)
     @cython.locals(records=list, count=Py_ssize_t)
     cpdef list take(self, Py_ssize_t max_records, int64_t max_bytes=*)
@@ -59,6 +62,9 @@ cdef class RecordReader(BatchCursor):
         record=Record,
     )
     cdef Record _read_record(self, Py_ssize_t at, Py_ssize_t stop)
+    @cython.locals(record=AcquiredRecord)
+    cdef Record _new_acquired(self)
+    cdef int _acquire(self, AcquiredRecord record) except -1
     @cython.locals(
         data=mem.source_t,
         count=int64_t,

@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any
 
 from aiokafka import _cpython
-from aiokafka._consumer_record import Record
+from aiokafka._consumer_record import AcquiredRecord, Record
 from aiokafka._serialization import (
     ContextDeserializer,
     Suspended,
@@ -54,6 +54,8 @@ class RecordReader(BatchCursor):
     - `truncated`: whether the record set ends with an incomplete batch; False until the reader has
       reached this batch.
 
+    With `acquisition`, the records are ShareRecords of this acquisition.
+
     `aborted`: the (producer id, first offset) pairs of the Fetch response, used only with
     `read_committed`. The deserializers are called with bytes or None; see `adapt_deserializer()`.
     """
@@ -75,6 +77,7 @@ class RecordReader(BatchCursor):
         on_error: ErrorHandler | None = None,
         include_control: bool = False,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        acquisition: Any = None,
     ) -> None:
         BatchCursor.__init__(
             self,
@@ -94,6 +97,8 @@ class RecordReader(BatchCursor):
         kinds: set[Any] = {type(key_deserializer), type(value_deserializer)}
         self._takes_context = ContextDeserializer in kinds
         self._is_awaiting = False
+        self._acquisition = acquisition
+        self._delivery_count = 0
         self.suspended = None
         self._key_type: type | None = None
         """The type of the last key that was checked and is not an awaitable: keys of the same type
@@ -104,6 +109,10 @@ class RecordReader(BatchCursor):
         self._last_headers: tuple[Any, ...] = ()
         self._header_end = 0
         self._is_raw = key_deserializer is None and value_deserializer is None
+
+    def set_delivery_count(self, delivery_count: int) -> None:
+        """Set the delivery count of the next ShareRecords."""
+        self._delivery_count = delivery_count
 
     def next(self) -> Any:
         """Return the next ConsumerRecord; None at the end of the record set. Raises the error of an
@@ -255,7 +264,7 @@ class RecordReader(BatchCursor):
         if value_at < 0 or value_size < -1 or value_size > stop - value_at:
             raise self._corrupt("the value of a record")
         at = value_at if value_size < 0 else value_at + value_size
-        record = Record.__new__(Record)
+        record = Record.__new__(Record) if self._acquisition is None else self._new_acquired()
         if stop - at == 1 and data[at] == 0:
             record.headers = ()
         else:
@@ -269,6 +278,17 @@ class RecordReader(BatchCursor):
         record.serialized_key_size = key_size
         record.serialized_value_size = value_size
         return record
+
+    def _new_acquired(self) -> Any:
+        record = AcquiredRecord.__new__(AcquiredRecord)
+        self._acquire(record)
+        return record
+
+    def _acquire(self, record: Any) -> None:
+        record._acquisition = self._acquisition
+        record.delivery_count = self._delivery_count
+        record._is_open = True
+        record._is_raw = True
 
     def _read_headers(self, at: int, stop: int) -> tuple[Any, ...]:
         data = self._data
@@ -327,7 +347,8 @@ class RecordReader(BatchCursor):
             self._left -= 1
             return None
         key, value = message.key, message.value
-        record = Record(
+        kind = Record if self._acquisition is None else AcquiredRecord
+        record = kind(
             self._topic,
             self._partition,
             message.offset,
@@ -340,6 +361,8 @@ class RecordReader(BatchCursor):
             -1 if value is None else len(value),
             (),
         )
+        if self._acquisition is not None:
+            self._acquire(record)
         is_kept = self._is_raw or self._deserialize(record)
         self._at += 1
         self._left -= 1

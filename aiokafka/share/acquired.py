@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka._consumer_record import AcquiredRecord
 from aiokafka._log import Guard, SubjectLog
 from aiokafka._tasks import Signal
 from aiokafka._typing import KT, VT
@@ -25,10 +26,12 @@ __all__ = [
     "Acknowledgements",
     "Acquisition",
     "OutcomeCallback",
+    "Run",
     "ShareRecord",
     "TopicIdPartition",
     "acknowledgement_batches",
     "by_partition",
+    "runs",
     "without_overlaps",
 ]
 
@@ -63,34 +66,47 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
 
-class ShareRecord(ConsumerRecord[KT, VT]):
-    """A record that a share consumer has acquired: a ConsumerRecord with a delivery count."""
+if TYPE_CHECKING:
 
-    __slots__ = ("_acquisition", "_is_raw", "delivery_count")
+    class ShareRecord(ConsumerRecord[KT, VT]):
+        """A record that a share consumer has acquired: a ConsumerRecord with a delivery count."""
 
-    delivery_count: int
-    """How many times the record was delivered to a member of the group, this time included."""
+        delivery_count: int
+        """How many times the record was delivered to a member of the group, this time included."""
 
-    _acquisition: Acquisition
-    _is_raw: bool  # whether key and value are bytes that were not deserialized yet
+        _acquisition: Acquisition
+        _is_open: bool  # whether the record was not acknowledged
+        _is_raw: bool  # whether key and value are bytes that were not deserialized yet
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A copy in another process cannot be acknowledged.
-        reduced: Any = super().__reduce__()
-        kind, fields, extra = reduced
-        return kind, fields, (extra, {"delivery_count": self.delivery_count})
+        def _close(self) -> bool: ...
 
-    def __repr__(self) -> str:
-        return f"{super().__repr__()[:-1]}, delivery_count={self.delivery_count})"
+else:
+    ShareRecord = AcquiredRecord
+
+Run = list[ShareRecord[Any, Any]]
+"""One or more records of one acquisition, with consecutive offsets."""
+
+
+def runs(records: list[ShareRecord[Any, Any]]) -> Iterator[Run]:
+    """Yield records in order, as runs."""
+    start = 0
+    for index in range(1, len(records)):
+        before, record = records[index - 1], records[index]
+        is_next = record.offset == before.offset + 1
+        if not is_next or record._acquisition is not before._acquisition:
+            yield records[start:index]
+            start = index
+    if records:
+        yield records[start:] if start else records
 
 
 class Acquisition:
     """The records of one partition that one response to ShareFetch has acquired.
 
-    Owns: `unacknowledged`, the records that the application has got and not acknowledged, as the
-    loop time by offset at which the acquisition lock of the record expires; the renewed locks, also
-    of acknowledged records; `failure`, the reason why the records cannot be acknowledged any more,
-    None if they can.
+    Owns: `unsettled`, the number of records that the application has got and whose acknowledgement
+    has no outcome yet; `growing`, the queued acknowledgement that the next offset may extend; the
+    renewed locks, also of acknowledged records; `failure`, the reason why the records cannot be
+    acknowledged any more, None if they can.
     """
 
     __slots__ = (
@@ -98,10 +114,11 @@ class Acquisition:
         "_renewed",
         "expires_at",
         "failure",
+        "growing",
         "session",
         "tip",
         "tp",
-        "unacknowledged",
+        "unsettled",
     )
 
     def __init__(
@@ -116,24 +133,32 @@ class Acquisition:
         self.tp = tp
         self.expires_at = expires_at
         """The loop time at which the locks of records that were not renewed expire."""
-        self.unacknowledged: dict[int, float] = {}
+        self.unsettled = 0
+        self.growing: Acknowledgement | None = None
         self.failure: KafkaError | None = None
         self._renewed: dict[int, float] = {}
 
-    def deliver(self, offset: int) -> None:
-        """Record that the application gets a record."""
-        self.unacknowledged[offset] = self.expires_at
+    def deliver(self, count: int) -> None:
+        """Record that the application gets this number of records."""
+        self.unsettled += count
+
+    def settle(self, count: int) -> None:
+        """Record that this number of records needs no acknowledgement any more."""
+        self.unsettled -= count
 
     def renew(self, offset: int, expires_at: float) -> None:
         """Record that the broker has renewed the lock of a record."""
         self._renewed[offset] = expires_at
-        if offset in self.unacknowledged:
-            self.unacknowledged[offset] = expires_at
 
     @property
     def is_renewed(self) -> bool:
         """Whether a lock was renewed, so that the locks do not expire at the same time."""
         return bool(self._renewed)
+
+    @property
+    def last_lock_end(self) -> float:
+        """The loop time at which all locks have expired."""
+        return max(self._renewed.values(), default=self.expires_at)
 
     def lock_end(self, offset: int) -> float:
         """Return the loop time at which the lock of an offset expires, acknowledged or not."""
@@ -141,6 +166,7 @@ class Acquisition:
 
     def fail(self, error: KafkaError) -> None:
         """Record that the acquisition locks are lost."""
+        self.growing = None
         if self.failure is None:
             self.failure = renewed(error)
 
@@ -148,13 +174,15 @@ class Acquisition:
 class Acknowledgement:
     """An acknowledgement of the offsets from `first` to `last`, which have the same type.
 
-    `is_delivered`: whether the application got the records.
+    `owner`: the acknowledgements of the consumer. `is_delivered`: whether the application got the
+    records.
     """
 
-    __slots__ = ("acquisition", "first", "is_delivered", "last", "number", "type")
+    __slots__ = ("acquisition", "first", "is_delivered", "last", "number", "owner", "type")
 
     def __init__(
         self,
+        owner: Acknowledgements,
         acquisition: Acquisition,
         first: int,
         last: int,
@@ -162,6 +190,7 @@ class Acknowledgement:
         number: int,
         is_delivered: bool = True,
     ) -> None:
+        self.owner = owner
         self.acquisition = acquisition
         self.first = first
         self.last = last
@@ -279,11 +308,14 @@ class Acknowledgements:
         """Set the function that is called with outcomes."""
         self._callback = callback
 
-    def acknowledge(self, acquisition: Acquisition, offset: int, type_: int) -> None:
-        """Acknowledge a record that the application got. Consecutive records that are acknowledged
+    def acknowledge(self, acquisition: Acquisition, first: int, last: int, type_: int) -> None:
+        """Acknowledge records that the application got. Consecutive records that are acknowledged
         one after the other have one acknowledgement."""
-        if not acquisition.session.extend_last(acquisition, offset, type_):
-            self._create(acquisition, offset, offset, type_, is_delivered=True)
+        growing = acquisition.growing
+        if growing is not None and growing.last + 1 == first and growing.type == type_:
+            growing.last = last
+        else:
+            self._create(acquisition, first, last, type_, is_delivered=True)
 
     def acknowledge_range(
         self, acquisition: Acquisition, first: int, last: int, type_: int
@@ -298,13 +330,18 @@ class Acknowledgements:
         """Create an acknowledgement, and pass it to its share session. Settle it at once if the
         acquisition lock is lost."""
         self._number += 1
-        made = Acknowledgement(acquisition, first, last, type_, self._number, is_delivered)
+        made = Acknowledgement(self, acquisition, first, last, type_, self._number, is_delivered)
         if type_ != GAP:
             self._pending[made.number] = made
         if acquisition.failure is not None:
             self.settle([made], renewed(acquisition.failure))
-        else:
-            acquisition.session.enqueue(made)
+            return
+        if is_delivered:
+            # An offset after a RENEW needs an acknowledgement of its own: only a later one replaces
+            # the RENEW. Locks that were renewed expire at times of their own.
+            is_last = type_ != AcknowledgeType.RENEW and not acquisition.is_renewed
+            acquisition.growing = made if is_last else None
+        acquisition.session.enqueue(made)
 
     def renew(self, acquisition: Acquisition, offset: int) -> None:
         """Renew the lock of a record that is being processed. `commit()` does not return the
@@ -312,14 +349,19 @@ class Acknowledgements:
         at WARNING the first time."""
         self._number += 1
         if acquisition.failure is None:
+            acquisition.growing = None
             acquisition.session.enqueue(
-                Acknowledgement(acquisition, offset, offset, AcknowledgeType.RENEW, self._number)
+                Acknowledgement(
+                    self, acquisition, offset, offset, AcknowledgeType.RENEW, self._number
+                )
             )
 
     def settle(self, settled: Iterable[Acknowledgement], error: KafkaError | None) -> None:
         """Record the outcome of acknowledgements: None, or the error."""
         offsets: dict[TopicPartition, list[int]] = {}
         for each in settled:
+            if each.is_delivered and each.type != AcknowledgeType.RENEW:
+                each.acquisition.settle(each.last - each.first + 1)
             if self._pending.pop(each.number, None) is None:
                 # A gap, or a renewal by the consumer itself.
                 if each.type == AcknowledgeType.RENEW:
@@ -332,7 +374,7 @@ class Acknowledgements:
                 self.failed += count
             self._note(each.number, tp, error)
             some = offsets.setdefault(tp, [])
-            if each.is_delivered:
+            if each.is_delivered and self._callback is not None:
                 # The length of other ranges is determined by the broker alone: a list of their
                 # offsets could exhaust the memory.
                 some.extend(range(each.first, each.last + 1))

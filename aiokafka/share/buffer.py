@@ -14,7 +14,15 @@ from aiokafka.errors import (
     UnsupportedCodecError,
 )
 from aiokafka.record.reader import RecordReader
-from aiokafka.share.acquired import GAP, Acknowledgements, AcknowledgeType, Acquisition, ShareRecord
+from aiokafka.share.acquired import (
+    GAP,
+    Acknowledgements,
+    AcknowledgeType,
+    Acquisition,
+    Run,
+    ShareRecord,
+    runs,
+)
 
 if TYPE_CHECKING:
     from aiokafka._config.share import ShareConsumerConfig
@@ -38,7 +46,8 @@ class AcquiredRecordSet:
     Acquired offsets without a record (of control batches, or removed by compaction) are
     acknowledged as gaps.
 
-    Owns: the ranges that were not read yet, and the offset of the next record.
+    Owns: the ranges that were not read yet, and the offset of the next record; records that were
+    decoded ahead.
     """
 
     def __init__(
@@ -55,7 +64,7 @@ class AcquiredRecordSet:
         self._position = self._ranges[0][0]
         self._config = config
         self._acknowledgements = acknowledgements
-        self._peeked: Any = None
+        self._ahead: collections.deque[ShareRecord[Any, Any]] = collections.deque()
         self._reader = RecordReader(
             data,
             acquisition.tp.topic,
@@ -63,44 +72,62 @@ class AcquiredRecordSet:
             position=self._position,
             check_crcs=config.check_crcs,
             max_decompressed_bytes=config.max_decompressed_bytes,
+            acquisition=acquisition,
         )
 
-    def next(self) -> ShareRecord[Any, Any] | None:
-        """Return the next acquired record, with the bytes of its key and value; None at the end.
+    def take(self, limit: int) -> list[ShareRecord[Any, Any]]:
+        """Return up to `limit` acquired records, with the bytes of their keys and values; [] at the
+        end only.
 
         Raises CorruptRecordError for a corrupt batch, after its records were rejected;
         UnsupportedCodecError after the records of the batch were released. The next call continues
         after the batch.
         """
-        while self._ranges:
-            first, last, delivery_count = self._ranges[0]
-            if self._position < first:
-                self._position = first
-            raw, self._peeked = self._peeked, None
-            if raw is None or raw.offset < self._position:
-                if self._reader.position < self._position:
-                    self._reader.go_to(self._position)
+        found: list[ShareRecord[Any, Any]] = []
+        while self._ranges and not found:
+            position, last, delivery_count = self._ranges[0]
+            position = self._position = max(position, self._position)
+            if not self._ahead:
+                if self._reader.position < position:
+                    self._reader.go_to(position)
+                self._reader.set_delivery_count(delivery_count)
                 try:
-                    raw = self._reader.next()
+                    found = self._reader.take(min(limit, last - position + 1))
                 except (CorruptRecordError, UnsupportedCodecError) as error:
                     self._skip_batch(error)
                     raise
-            offset = last + 1 if raw is None else raw.offset
-            if offset > self._position:
-                self._acknowledge(self._position, min(offset - 1, last), GAP)
-            if offset > last:
-                self._peeked = raw
-                self._ranges.popleft()
+                end = position + len(found)
+                if found and found[-1].offset == end - 1:
+                    self._position = end
+                    if end > last:
+                        self._ranges.popleft()
+                    return found
+                # Offsets without a record are between the records, or at the end of the set.
+                self._ahead.extend(found)
+            found = self._take_ahead(limit)
+        return found
+
+    def _take_ahead(self, limit: int) -> list[ShareRecord[Any, Any]]:
+        """Return acquired records of `_ahead`, and acknowledge the gaps before and between them.
+        An empty `_ahead` is the end of the record set."""
+        found: list[ShareRecord[Any, Any]] = []
+        is_end = not self._ahead
+        while self._ranges and (self._ahead or is_end) and len(found) < limit:
+            first, last, delivery_count = self._ranges[0]
+            first = self._position = max(first, self._position)
+            offset = self._ahead[0].offset if self._ahead else last + 1
+            if offset < first:
+                self._ahead.popleft()  # not acquired
                 continue
-            self._position = offset + 1
-            if offset == last:
+            self._acknowledge(first, min(offset - 1, last), GAP)
+            self._position = min(offset, last) + 1
+            if offset <= last:
+                record = self._ahead.popleft()
+                record.delivery_count = delivery_count
+                found.append(record)
+            if offset >= last:
                 self._ranges.popleft()
-            record: ShareRecord[Any, Any] = ShareRecord(*raw._astuple())
-            record.delivery_count = delivery_count
-            record._acquisition = self.acquisition
-            record._is_raw = True
-            return record
-        return None
+        return found
 
     def _skip_batch(self, error: KafkaError) -> None:
         """Acknowledge the acquired records of an unreadable batch, and move past the batch. A
@@ -146,7 +173,7 @@ class ShareBuffer:
         self.demand = 0
         self.expired = 0
         self._sets: collections.deque[AcquiredRecordSet] = collections.deque()
-        self._returned: collections.deque[ShareRecord[Any, Any]] = collections.deque()
+        self._returned: collections.deque[Run] = collections.deque()
         self._failures: collections.deque[KafkaError] = collections.deque()
         self._waiting: dict[object, int] = {}
         self._loop = asyncio.get_running_loop()
@@ -182,7 +209,7 @@ class ShareBuffer:
             s for s in self._sets if s.acquisition.session is not session
         )
         self._returned = collections.deque(
-            r for r in self._returned if r._acquisition.session is not session
+            run for run in self._returned if run[0]._acquisition.session is not session
         )
 
     def note_expired(self) -> None:
@@ -191,22 +218,31 @@ class ShareBuffer:
 
     def put_back(self, records: Iterable[ShareRecord[Any, Any]]) -> None:
         """Return records to the buffer: the call that took them was cancelled."""
-        self._returned.extendleft(reversed(list(records)))
+        records = list(records)
+        for record in records:
+            # Now the buffer refers to the record, which refers to the buffer by its acquisition. As
+            # every change of an attribute, this makes the garbage collector search the record.
+            record._is_open = True
+        self._returned.extendleft(reversed(list(runs(records))))
         self.arrived.notify()
 
-    def take(self, limit: int) -> list[ShareRecord[Any, Any]]:
+    def take(self, limit: int) -> list[Run]:
         """Return up to `limit` records, not deserialized unless they were put back. Raises an error
         of a broker, or of an unreadable batch, if there are no records before it."""
-        found: list[ShareRecord[Any, Any]] = []
+        found: list[Run] = []
         now = self._loop.time()
-        while self._returned and len(found) < limit:
-            record = self._returned.popleft()
-            acquisition = record._acquisition
+        while self._returned and limit:
+            run = self._returned.popleft()
+            acquisition = run[0]._acquisition
             if acquisition.failure is None and acquisition.expires_at > now:
-                found.append(record)
+                if len(run) > limit:
+                    self._returned.appendleft(run[limit:])
+                    run = run[:limit]
+                found.append(run)
+                limit -= len(run)
             else:
-                self.expired += 1
-        while self._sets and len(found) < limit:
+                self.expired += len(run)
+        while self._sets and limit:
             current = self._sets[0]
             if current.acquisition.expires_at <= now:
                 # The broker delivers these records again, maybe to another member. To process them
@@ -215,14 +251,16 @@ class ShareBuffer:
                 self._sets.popleft()
                 continue
             try:
-                record_or_end = current.next()
+                some = current.take(limit)
             except (CorruptRecordError, UnsupportedCodecError) as error:
                 self._failures.append(error)
                 break
-            if record_or_end is None:
-                self._sets.popleft()
+            if some:
+                is_run = some[-1].offset - some[0].offset == len(some) - 1
+                found.extend([some] if is_run else runs(some))
+                limit -= len(some)
             else:
-                found.append(record_or_end)
+                self._sets.popleft()
         if not found and self._failures:
             raise self._failures.popleft()
         return found

@@ -53,7 +53,9 @@ from aiokafka.share.acquired import (
     Acknowledgements,
     AcknowledgeType,
     OutcomeCallback,
+    Run,
     ShareRecord,
+    runs,
 )
 from aiokafka.share.buffer import ShareBuffer
 from aiokafka.share.deserialization import Deserializers
@@ -320,12 +322,14 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             self._renewals = LockRenewals(fetcher)
             self._deserializers = Deserializers(config)
             self._interception = _interception(config)
+        self._explicit = self._acknowledgements if config.is_explicit else None
+        """The acknowledgements, while the application may acknowledge records."""
         self._topics = given_topics
         self._is_started = False
         self._is_finished = False
         self._stopping = asyncio.Lock()
         self._yielded_at = 0.0
-        self._delivered: dict[asyncio.Task[Any], list[ShareRecord[Any, Any]]] = {}
+        self._delivered: dict[asyncio.Task[Any], list[Run]] = {}
         self._processing: dict[ShareProcessor, asyncio.Event] = {}
         self._closed = False
         self._report(AIOKafkaShareConsumer.metrics, client.telemetry, self._labels())
@@ -439,6 +443,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         deadline = self._loop.time() + stop_limit(timeout)
         if not self._closed:
             self._closed = True
+            self._explicit = None
             self._accept_delivered(is_stopping=True)
             self._monitor.override_state(ConsumerState.CLOSED)
             self._buffer.arrived.notify()
@@ -560,8 +565,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         """
         await self._begin_call()
         with self._undecodable():
-            (record,) = await self._read(1, None, self._given.max_poll_records)
-        return self._deliver([record])[0]
+            taken = await self._read(1, None, self._given.max_poll_records)
+        self._deliver(taken)
+        return taken[0][0]
 
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
@@ -584,16 +590,13 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         await self._begin_call()
         try:
             with self._undecodable():
-                records = await self._read(limit, self._loop.time() + timeout_ms / 1000, limit)
+                taken = await self._read(limit, self._loop.time() + timeout_ms / 1000, limit)
         except ConsumerStoppedError:
             return {}
         found: dict[TopicPartition, list[ShareRecord[KT, VT]]] = {}
-        acquisition = None
-        for record in self._deliver(records):
-            if record._acquisition is not acquisition:
-                acquisition = record._acquisition
-                some = found.setdefault(acquisition.tp, [])
-            some.append(record)
+        for run in taken:
+            found.setdefault(run[0]._acquisition.tp, []).extend(run)
+        self._deliver(taken)
         return found
 
     def __aiter__(self) -> AsyncIterator[ShareRecord[KT, VT]]:
@@ -621,22 +624,22 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
     async def _read(
         self, limit: int, deadline: float | None, demand: int, as_bytes: bool = False
-    ) -> list[ShareRecord[Any, Any]]:
+    ) -> list[Run]:
         """Return up to `limit` records, and wait for the first until `deadline` (loop time; None =
         no limit). `demand`: how many records to acquire. `as_bytes`: do not deserialize them,
         unless interceptors need that."""
         began_at = self._loop.time()
         while True:
             self._check()
-            records = self._buffer.take(limit)
+            taken = self._buffer.take(limit)
             if not as_bytes or self._interception is not None:
-                records = await self._deserializers.convert(records, self._buffer)
-            if records and self._interception is not None:
-                records = await self._intercept(records, began_at)
-                if not records:
+                taken = await self._deserializers.convert(taken, self._buffer)
+            if taken and self._interception is not None:
+                taken = await self._intercept(taken, began_at)
+                if not taken:
                     continue
-            if records:
-                return records
+            if taken:
+                return taken
             if deadline is not None and deadline <= self._loop.time():
                 self._buffer.want(demand)
                 return []
@@ -646,23 +649,23 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     async def _acquire(self, demand: int) -> list[ShareRecord[Any, Any]]:
         """Return all acquired records, for `process()`; wait for the first without limit."""
         demand = min(demand, self._given.max_poll_records)
-        records = await self._read(2**31, None, demand, as_bytes=True)
-        for record in records:
-            record._acquisition.deliver(record.offset)
-        self._fetcher.note_delivered(len(records))
-        return records
+        taken = await self._read(2**31, None, demand, as_bytes=True)
+        self._note_delivered(taken)
+        return [record for run in taken for record in run]
 
-    def _deliver(self, records: list[ShareRecord[KT, VT]]) -> list[ShareRecord[KT, VT]]:
+    def _deliver(self, taken: list[Run]) -> None:
         """Record that the application gets these records. There is no await between taking them
         from the buffer and this call, so a cancelled call has consumed nothing."""
-        for record in records:
-            record._acquisition.deliver(record.offset)
-        self._fetcher.note_delivered(len(records))
-        if records and not self._given.is_explicit:
+        self._note_delivered(taken)
+        if taken and not self._given.is_explicit:
             task = asyncio.current_task()
             if task is not None:
-                self._delivered[task] = list(records)
-        return records
+                self._delivered[task] = taken
+
+    def _note_delivered(self, taken: list[Run]) -> None:
+        for run in taken:
+            run[0]._acquisition.deliver(len(run))
+            self._fetcher.note_delivered(len(run))
 
     @contextlib.contextmanager
     def _undecodable(self) -> Iterator[None]:
@@ -672,16 +675,15 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             yield
         except RecordDeserializationError as error:
             record: Any = error.record
-            record._acquisition.deliver(record.offset)
+            record._acquisition.deliver(1)
             if not self._given.is_explicit:
                 self._finish_record(record, outcome_type(type(error.cause)))
             raise
 
-    async def _intercept(
-        self, records: list[ShareRecord[Any, Any]], began_at: float
-    ) -> list[ShareRecord[Any, Any]]:
+    async def _intercept(self, taken: list[Run], began_at: float) -> list[Run]:
         """Return the records that the interceptors return. Records that they drop are accepted."""
         assert self._interception is not None
+        records = [record for run in taken for record in run]
         by_partition: dict[TopicPartition, list[Any]] = {}
         for record in records:
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
@@ -698,9 +700,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         present = {(id(record._acquisition), record.offset) for record in kept}
         for record in records:
             if (id(record._acquisition), record.offset) not in present:
-                record._acquisition.deliver(record.offset)
+                record._acquisition.deliver(1)
                 self._finish_record(record, AcknowledgeType.ACCEPT)
-        return kept
+        return list(runs(kept))
 
     # -- acknowledgement ---------------------------------------------------------------------------
 
@@ -719,6 +721,20 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         TypeError if `record` is not a ShareRecord, or `type` no AcknowledgeType;
         UnsupportedVersionError for a RENEW before Kafka 4.2.
         """
+        try:
+            growing = record._acquisition.growing
+        except AttributeError:
+            growing = None  # no ShareRecord, or a copy of one
+        if (
+            growing is not None
+            and growing.type is type
+            and growing.last + 1 == record.offset
+            and growing.owner is self._explicit
+            and record._close()
+        ):
+            # The usual case, without a further call: the record after the one before.
+            growing.last += 1
+            return
         if not self._given.is_explicit:
             raise IllegalStateError(
                 "acknowledge() needs share_acknowledgement_mode='explicit': with 'implicit', the "
@@ -731,38 +747,38 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             raise ConsumerStoppedError(_STOPPED)
         acquisition, offset = record._acquisition, record.offset
         if type is not AcknowledgeType.RENEW:
-            del acquisition.unacknowledged[offset]
+            record._close()
         elif not acquisition.session.can_renew:
             raise UnsupportedVersionError(
                 f"node {acquisition.session.node_id} cannot renew acquisition locks, which needs "
                 "Kafka 4.2 (KIP-1222)"
             )
-        self._acknowledgements.acknowledge(acquisition, offset, type)
+        self._acknowledgements.acknowledge(acquisition, offset, offset, type)
 
     def _refuse_foreign(self, record: ShareRecord[Any, Any]) -> None:
         """Raise the errors of `acknowledge()` about the record."""
         if not isinstance(record, ShareRecord):
             raise TypeError(f"record: must be a ShareRecord, not {record.__class__.__name__}")
-        where = f"offset {record.offset} of topic {record.topic}, partition {record.partition}"
         acquisition = getattr(record, "_acquisition", None)
         if acquisition is None or not acquisition.session.is_of(self._fetcher):
-            raise IllegalStateError(f"{where} was not acquired by this consumer")
-        if record.offset not in acquisition.unacknowledged:
-            raise IllegalStateError(f"{where} was acknowledged before")
+            raise IllegalStateError(f"{_place(record)} was not acquired by this consumer")
+        if not record._is_open:
+            raise IllegalStateError(f"{_place(record)} was acknowledged before")
 
     def _finish_record(self, record: ShareRecord[Any, Any], type_: AcknowledgeType) -> None:
         """Acknowledge a record, unless it was acknowledged before."""
-        acquisition, offset = record._acquisition, record.offset
-        if acquisition.unacknowledged.pop(offset, None) is not None:
-            self._acknowledgements.acknowledge(acquisition, offset, type_)
+        if record._close():
+            offset = record.offset
+            self._acknowledgements.acknowledge(record._acquisition, offset, offset, type_)
 
     def _drop_if_lost(self, record: ShareRecord[Any, Any]) -> bool:
         """Drop a record whose acquisition lock was lost or has expired; return whether it was."""
-        acquisition, offset = record._acquisition, record.offset
-        expires_at = acquisition.unacknowledged.get(offset, 0.0)
+        acquisition = record._acquisition
+        expires_at = acquisition.lock_end(record.offset)
         if acquisition.failure is None and expires_at > self._loop.time():
             return False
-        acquisition.unacknowledged.pop(offset, None)
+        record._close()
+        acquisition.settle(1)
         self._buffer.note_expired()
         return True
 
@@ -774,15 +790,20 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         """
         caller = asyncio.current_task()
         for task in [task for task in self._delivered if task is caller or task.done()]:
-            records = self._delivered.pop(task)
+            taken = self._delivered.pop(task)
             if task is caller:
                 # `stop()` in an `except` block, or `async with` that an exception leaves.
                 has_failed = is_stopping and sys.exc_info()[0] is not None
             else:
                 has_failed = task.cancelled() or task.exception() is not None
             type_ = AcknowledgeType.RELEASE if has_failed else AcknowledgeType.ACCEPT
-            for record in records:
-                self._finish_record(record, type_)
+            for run in taken:
+                if self._interception is None:
+                    first, last = run[0].offset, run[-1].offset
+                    self._acknowledgements.acknowledge(run[0]._acquisition, first, last, type_)
+                else:  # an interceptor may return a record twice
+                    for record in run:
+                        self._finish_record(record, type_)
 
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
         """Send the pending acknowledgements, and wait for their outcome. Return by partition None,
@@ -923,6 +944,10 @@ class _Failure:
         self._membership.changed.notify()
 
 
+def _place(record: ShareRecord[Any, Any]) -> str:
+    return f"offset {record.offset} of topic {record.topic}, partition {record.partition}"
+
+
 def _own_records(
     records: list[ShareRecord[Any, Any]], returned: list[Any]
 ) -> list[ShareRecord[Any, Any]]:
@@ -943,6 +968,7 @@ def _own_records(
             )
         record.delivery_count = original.delivery_count
         record._acquisition, record._is_raw = original._acquisition, original._is_raw
+        record._is_open, original._is_open = original._is_open, False
     return returned
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._serialization import adapt_deserializer, deserialize, not_deserialized
 from aiokafka.errors import RecordDeserializationError
+from aiokafka.share.acquired import runs
 
 if TYPE_CHECKING:
     from aiokafka._config.share import ShareConsumerConfig
-    from aiokafka.share.acquired import ShareRecord
+    from aiokafka.share.acquired import Run, ShareRecord
     from aiokafka.share.buffer import ShareBuffer
 
 __all__ = ["Deserializers"]
@@ -32,14 +33,13 @@ class Deserializers:
         self._key = adapt_deserializer(config.key_deserializer)
         self._value = adapt_deserializer(config.value_deserializer)
 
-    async def convert(
-        self, records: list[ShareRecord[Any, Any]], buffer: ShareBuffer
-    ) -> list[ShareRecord[Any, Any]]:
+    async def convert(self, taken: list[Run], buffer: ShareBuffer) -> list[Run]:
         """Deserialize records and return them. If a deserializer raises, return the records before,
         and put the others back; raise RecordDeserializationError if it is the first record. If the
         call is cancelled, put all records back."""
         if self._key is None and self._value is None:
-            return records
+            return taken
+        records = [record for run in taken for record in run]
         done = 0
         try:
             for record in records:
@@ -48,12 +48,12 @@ class Deserializers:
         except RecordDeserializationError:
             buffer.put_back(records[max(done, 1) :])
             if done:
-                return records[:done]
+                return list(runs(records[:done]))
             raise
         except BaseException:
             buffer.put_back(records)
             raise
-        return records
+        return taken
 
     async def convert_one(self, record: ShareRecord[Any, Any]) -> None:
         """Deserialize a record, unless that was done before. Raises RecordDeserializationError."""

@@ -92,11 +92,11 @@ class LockRenewals:
             if due > until:
                 continue
             acquisition = record._acquisition
-            if acquisition.failure is not None or record.offset not in acquisition.unacknowledged:
+            if acquisition.failure is not None or not record._is_open:
                 self.remove(record)
             elif not acquisition.session.can_renew:
                 self.remove(record)
-                self._warn(record, acquisition.unacknowledged[record.offset] - now)
+                self._warn(record, acquisition.lock_end(record.offset) - now)
             else:
                 self._records[id(record)] = (record, next_due)
                 self._fetcher.acknowledgements.renew(acquisition, record.offset)
@@ -273,7 +273,7 @@ class ShareProcessor:
         """Handle a record that was to be deserialized for an interceptor."""
         self._log.warning("a record cannot be read: %s", error)
         record: Any = error.record
-        record._acquisition.deliver(record.offset)
+        record._acquisition.deliver(1)
         self._consumer._finish_record(record, outcome_type(type(error.cause)))
 
     def _warn(self, record: ShareRecord[Any, Any], reason: str) -> None:

@@ -242,24 +242,6 @@ class NodeShareSession:
             self._signal.notify()
         self._queue.append(acknowledgement)
 
-    def extend_last(self, acquisition: Acquisition, offset: int, type_: int) -> bool:
-        """Add an offset to the acknowledgement that was queued last. Return False if the offset
-        does not continue it."""
-        if not self._queue:
-            return False
-        last = self._queue[-1]
-        if (
-            last.last + 1 != offset
-            or last.acquisition is not acquisition
-            or last.type != type_
-            or not last.is_delivered
-            or acquisition.is_renewed
-            or type_ == AcknowledgeType.RENEW
-        ):
-            return False
-        last.last = offset
-        return True
-
     def wake(self) -> None:
         """Check what to send."""
         self._signal.notify()
@@ -351,11 +333,7 @@ class NodeShareSession:
 
     def _has_records(self) -> bool:
         now = self._loop.time()
-        return any(
-            expires_at > now
-            for acquisition in list(self._acquisitions)
-            for expires_at in list(acquisition.unacknowledged.values())
-        )
+        return any(each.unsettled and each.last_lock_end > now for each in list(self._acquisitions))
 
     def _take_queue(self) -> list[Acknowledgement]:
         """Return the acknowledgements to send. Those whose lock has expired fail: if another member
@@ -363,6 +341,8 @@ class NodeShareSession:
         """
         now, queue = self._loop.time(), self._queue
         self._queue = []
+        for each in queue:
+            each.acquisition.growing = None
         acknowledgements = self._fetcher.acknowledgements
         expired = [each for each in queue if each.expires_at <= now]
         if expired:

@@ -107,6 +107,40 @@ async def parallel(work):
     return result
 
 
+async def share(work, mode):
+    """Ours only: read as the only member of a new share group, hundreds of records a call, and
+    acknowledge them: by the next call, or each of them by itself."""
+    from aiokafka import AIOKafkaShareConsumer
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    group = new_group(work)
+    async with AIOKafkaAdminClient(**connection(work)) as admin:
+        await admin.configs.alter({("group", group): {"share.auto.offset.reset": "earliest"}})
+    clock, done, size = Clock(), 0, 0
+    consumer = AIOKafkaShareConsumer(
+        work.topic,
+        **connection(work),
+        group_id=group,
+        max_poll_records=PER_CALL,
+        share_acknowledgement_mode=mode,
+    )
+    await consumer.start()
+    while done < work.records:
+        for records in (await consumer.getmany(timeout_ms=1000)).values():
+            for record in records:
+                size += len(record.value)
+                if mode == "explicit":
+                    consumer.acknowledge(record)
+            done += len(records)
+        if done:
+            clock.started(done)
+    await consumer.commit()
+    check(size, work.records * work.size)
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
 async def iterate(work, *, group=False):
     clock, done = Clock(), 0
     consumer = await start_consumer(work, group=group)
@@ -620,6 +654,8 @@ WORKLOADS = {
     "flood": flood,
     "parallel": parallel,
     "iterate": iterate,
+    "share_implicit": partial(share, mode="implicit"),
+    "share_explicit": partial(share, mode="explicit"),
     "iterate_in_group": partial(iterate, group=True),
     "send": send,
     "gather": gather,

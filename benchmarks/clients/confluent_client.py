@@ -91,6 +91,51 @@ def iterate(work, *, group=False):
     return result
 
 
+def share(work, mode):
+    """Read as the only member of a new share group, and acknowledge the records: by the next call,
+    or each of them by itself."""
+    from confluent_kafka import ShareConsumer
+    from confluent_kafka.admin import (
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    group = new_group(work)
+    entry = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin = AdminClient(connection(work))
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    clock, done, size = Clock(), 0, 0
+    consumer = ShareConsumer(
+        connection(work)
+        | {
+            "group.id": group,
+            "share.acknowledgement.mode": mode,
+            "max.poll.records": PER_CALL,
+        }
+    )
+    consumer.subscribe([work.topic])
+    while done < work.records:
+        messages = consumer.poll(1.0)
+        for message in messages:
+            size += length(message)
+            if mode == "explicit":
+                consumer.acknowledge(message)
+        done += len(messages)
+        if done:
+            clock.started(done)
+    consumer.commit_sync()
+    check(size, work.records * work.size)
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
 def json_values(work):
     """Read JSON values, hundreds a call."""
     clock, done = Clock(), 0
@@ -416,6 +461,8 @@ if __name__ == "__main__":
             "iterate": iterate,
             "iterate_in_group": partial(iterate, group=True),
             "one_a_call": partial(getmany, per_call=1),
+            "share_implicit": partial(share, mode="implicit"),
+            "share_explicit": partial(share, mode="explicit"),
             "getone": partial(iterate, group=True),
             "json_values": json_values,
             "commits": commits,

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.coordinator.assignors.abstract import needs_racks
+from aiokafka.coordinator.assignors.abstract import (
+    member_racks,
+    needs_racks,
+    partitions_by_topic,
+    replica_racks,
+    subscribers_by_topic,
+)
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -308,23 +319,25 @@ def test_a_replica_on_a_broker_that_is_gone_has_no_rack() -> None:
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> tuple[ClusterMetadata, Members]:
-    """A cluster and a group. Topics of the same size are frequent, and so are equal
-    subscriptions."""
+def groups(
+    draw: st.DrawFn, topics: int = 4, size: int = 7, members: int = 5
+) -> tuple[ClusterMetadata, Members]:
+    """A cluster and a group, of at most so many topics, partitions of a topic and members. Topics
+    of the same size are frequent, and so are equal subscriptions."""
     rack = st.sampled_from(["a", "b", "c", None])
     brokers = draw(st.lists(rack, min_size=1, max_size=4))
     nodes = st.lists(
         st.integers(0, len(brokers) - 1), min_size=1, max_size=len(brokers), unique=True
     )
-    topics = {
-        f"t{i}": draw(st.lists(nodes, min_size=size, max_size=size))
-        for i, size in enumerate(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
+    sizes = draw(st.lists(st.integers(1, size), min_size=1, max_size=topics))
+    replicas = {
+        f"t{i}": draw(st.lists(nodes, min_size=count, max_size=count))
+        for i, count in enumerate(sizes)
     }
-    racks = draw(st.lists(rack, min_size=1, max_size=5))
-    names = st.lists(st.sampled_from(sorted(topics)), min_size=1, unique=True)
-    wishes = st.one_of(st.just(sorted(topics)), names)
-    members = members_in(racks, [draw(wishes) for _ in racks])
-    return racked_cluster(brokers, topics), members
+    racks = draw(st.lists(rack, min_size=1, max_size=members))
+    names = st.lists(st.sampled_from(sorted(replicas)), min_size=1, unique=True)
+    wishes = st.one_of(st.just(sorted(replicas)), names)
+    return racked_cluster(brokers, replicas), members_in(racks, [draw(wishes) for _ in racks])
 
 
 def without_racks(members: Members) -> Members:
@@ -357,3 +370,137 @@ def test_racks_separate_no_joined_topics(group: tuple[ClusterMetadata, Members])
         own = tuple((m, tp.partition) for m in takers for tp in found[m] if tp.topic == topic)
         joined.setdefault(key, set()).add(own)
     assert all(len(owners) == 1 for owners in joined.values())
+
+
+# -- sticky assignors
+
+STICKY = [StickyPartitionAssignor, CooperativeStickyAssignor]
+Sticky = type[StickyPartitionAssignor] | type[CooperativeStickyAssignor]
+
+
+def owning(assignor: Sticky, members: Members, shares: Shares, generation: int) -> Members:
+    """Return the same members, each of which reports that it owns its share."""
+    found: Members = {}
+    for name, member in members.items():
+        made = assignor()
+        grouped = [(tp.topic, [tp.partition]) for tp in shares.get(name, ())]
+        made.on_generation_assignment(generation)
+        made.on_assignment(ConsumerProtocolMemberAssignment(0, grouped, b""))
+        told = made.metadata(member.subscription)
+        found[name] = ConsumerProtocolMemberMetadata(
+            3,
+            member.subscription,
+            told.user_data,
+            grouped if assignor.supports_cooperative else (),
+            generation if assignor.supports_cooperative else -1,
+            member.rack,
+        )
+    return found
+
+
+def least(cluster: ClusterMetadata, members: Members) -> tuple[int, int]:
+    """Try every way to assign. Return the sum of squares of the loads, and the mismatches."""
+    racks = {broker.nodeId: broker.rack for broker in cluster.brokers()}
+    wanted = sorted(existing(cluster, members))
+    choices = [[m for m in members if tp.topic in members[m].subscription] for tp in wanted]
+    misses: list[dict[str, int]] = []
+    for tp, takers in zip(wanted, choices, strict=True):
+        info = cluster.partition(tp)
+        assert info is not None
+        there = {racks[node] for node in info.replicas}
+        misses.append(
+            {m: int(bool(members[m].rack) and members[m].rack not in there) for m in takers}
+        )
+    return min(
+        (
+            sum(way.count(m) ** 2 for m in members),
+            sum(miss[m] for miss, m in zip(misses, way, strict=True)),
+        )
+        for way in product(*choices)
+    )
+
+
+def quality(cluster: ClusterMetadata, members: Members, shares: Shares) -> tuple[int, int]:
+    squares = sum(len(share) ** 2 for share in shares.values())
+    return squares, mismatches(cluster, members, shares)
+
+
+@pytest.mark.parametrize("assignor", STICKY)
+@given(st.data())
+@settings(max_examples=150)
+def test_as_many_partitions_as_possible_are_in_the_rack(
+    assignor: Sticky, data: st.DataObject
+) -> None:
+    """An even assignment with the fewest mismatches, whatever the members own before. Cooperative
+    members reach it in two rebalances, and nothing moves in the second one, or afterwards."""
+    cluster, members = data.draw(groups(topics=2, size=3, members=3))
+    racks = replica_racks(cluster, partitions_by_topic(cluster, subscribers_by_topic(members)))
+    of_partitions = [found for numbers in racks.values() for found in numbers.values()]
+    is_by_racks = needs_racks(set(member_racks(members).values()), of_partitions)
+    before: dict[str, list[TopicPartition]] = {name: [] for name in members}
+    for tp in sorted(existing(cluster, members)):
+        # Also members without the topic, and partitions without an owner.
+        owner = data.draw(st.sampled_from([*members, None]))
+        if owner is not None:
+            before[owner].append(tp)
+    found = assign(assignor, cluster, owning(assignor, members, before, 1))
+    if assignor.supports_cooperative:
+        first = found
+        found = assign(assignor, cluster, owning(assignor, members, first, 2))
+        assert all(set(first[name]) <= set(found[name]) for name in members)
+    best = least(cluster, members)
+    assert quality(cluster, members, found)[: 1 + is_by_racks] == best[: 1 + is_by_racks]
+    assert {tp for share in found.values() for tp in share} == existing(cluster, members)
+    assert assign(assignor, cluster, owning(assignor, members, found, 3)) == found
+
+
+@pytest.mark.parametrize("assignor", STICKY)
+@given(group=groups())
+@settings(max_examples=100)
+def test_racks_make_a_sticky_assignment_no_less_even(
+    assignor: Sticky, group: tuple[ClusterMetadata, Members]
+) -> None:
+    cluster, members = group
+    plain = assign(assignor, cluster, without_racks(members))
+    found = assign(assignor, cluster, members)
+    assert sorted(map(len, found.values())) == sorted(map(len, plain.values()))
+    assert mismatches(cluster, members, found) <= mismatches(cluster, members, plain)
+
+
+@pytest.mark.parametrize("assignor", STICKY)
+@pytest.mark.parametrize(("replicas", "brokers", "racks"), IRRELEVANT)
+def test_racks_without_a_choice_change_nothing(
+    assignor: Sticky, replicas: int, brokers: Racks, racks: Racks
+) -> None:
+    cluster, members = java_cluster(UNIFORM, replicas, brokers), members_in(racks, ALL)
+    assert assign(assignor, cluster, members) == assign(assignor, cluster, without_racks(members))
+
+
+@pytest.mark.parametrize("assignor", STICKY)
+def test_a_member_in_another_rack_takes_what_is_there(assignor: Sticky) -> None:
+    """A group that was assigned without racks learns them: only mismatched partitions move."""
+    cluster = racked_cluster("ab", {"t": [[0], [0], [1], [1]]})
+    members = members_in("ab", [["t"], ["t"]])
+    parts = [TopicPartition("t", number) for number in range(4)]
+    before = {"consumer0": [parts[0], parts[2]], "consumer1": [parts[1], parts[3]]}
+    found = assign(assignor, cluster, owning(assignor, members, before, 1))
+    if assignor.supports_cooperative:
+        assert found == {"consumer0": parts[:1], "consumer1": parts[3:]}
+        found = assign(assignor, cluster, owning(assignor, members, found, 2))
+    assert found == {"consumer0": parts[:2], "consumer1": parts[2:]}
+
+
+def test_a_large_group_in_racks() -> None:
+    racks = [f"r{number % 3}" for number in range(300)]
+    cluster = java_cluster({f"t{number}": 100 for number in range(30)}, 2, ["r0", "r1", "r2"])
+    topics = [f"t{number}" for number in range(30)]
+    members = members_in(racks, [topics] * 300)
+    first = assign(StickyPartitionAssignor, cluster, members)
+    assert quality(cluster, members, first) == (300 * 10**2, 0)
+    half = {name: first[name] for name in list(members)[:150]}
+    fewer = {name: members[name] for name in half}
+    second = assign(
+        StickyPartitionAssignor, cluster, owning(StickyPartitionAssignor, fewer, half, 1)
+    )
+    assert quality(cluster, fewer, second) == (150 * 20**2, 0)
+    assert all(set(half[name]) <= set(second[name]) for name in half)

@@ -20,8 +20,12 @@ def missing_compiler() -> str:
 def compile_plugin(name: str, folder: Path) -> str:
     """Compile the class `name` into `folder`, for Kafka's default version. Return the class path
     for Java."""
+    return compile_class(Path(__file__).with_name(f"{name}.java"), folder)
+
+
+def compile_class(source: Path, folder: Path) -> str:
+    """Compile a Java file as `compile_plugin()` does."""
     libraries = jars.fetch_broker_jars(DEFAULT_VERSION)
-    source = Path(__file__).with_name(f"{name}.java")
     command = ["javac", "-cp", f"{libraries}/*", "-d", str(folder), str(source)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=_COMPILE_TIMEOUT

@@ -335,3 +335,105 @@ async def test_a_cancelled_commit_keeps_the_outcomes_that_it_had(
             await committing
         may_answer.set()
         assert await consumer.commit() == {T0: None, TopicPartition("u", 0): None}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_records_between_gaps_have_the_delivery_count_of_their_range(
+    cluster: FakeCluster, start: Start, limit: int
+) -> None:
+    log = cluster.log("t")
+    log.extend([(b"%d" % (number % 7), b"", ()) for number in range(12)])
+    log.append(b"", b"last")
+    log.append(b"", b"last")
+    assert log.compact() == 6  # left: 5 to 11, and 13
+    log.extend([(None, b"", ()) for _ in range(4)])  # 14 to 17
+    first = await start()
+    for record in await take(first, 12):
+        if record.offset in {6, 7, 9, 13, 15}:
+            first.acknowledge(record, AcknowledgeType.RELEASE)
+        elif record.offset in {5, 11}:
+            first.acknowledge(record)
+    assert await first.commit() == {T0: None}
+    await first.stop()  # releases the others
+    second = await start(max_poll_records=limit, share_acknowledgement_mode="implicit")
+    records = await take(second, 10)
+    assert offsets(records) == [6, 7, 8, 9, 10, 13, 14, 15, 16, 17]
+    assert {record.delivery_count for record in records} == {2}
+    await second.stop()
+    assert await is_empty(await start())
+
+
+async def test_only_acquired_records_of_a_batch_are_delivered(
+    cluster: FakeCluster, start: Start
+) -> None:
+    def acquire_less(response: Any) -> None:
+        (data,) = response.responses[0].partitions
+        (whole,) = data.acquired_records
+        assert (whole.first_offset, whole.last_offset) == (0, 9)
+        data.acquired_records = [
+            type(whole)(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in ((1, 2, 1), (3, 3, 4), (6, 8, 2))
+        ]
+
+    cluster.log("t").extend([(None, b"%d" % number, ()) for number in range(10)])
+    consumer = await start()
+    cluster.intercept(ShareFetchRequest, Edit(acquire_less), times=1)
+    records = await take(consumer, 6)
+    found = [(int(record.value), record.offset, record.delivery_count) for record in records]
+    assert found == [(1, 1, 1), (2, 2, 1), (3, 3, 4), (6, 6, 2), (7, 7, 2), (8, 8, 2)]
+    for record in records:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+
+
+async def test_a_renewal_that_was_not_sent_gives_way_to_the_acknowledgement(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 3)
+    consumer = await start()
+    first, second, third = await take(consumer, 3)
+    consumer.acknowledge(first)
+    consumer.acknowledge(second, AcknowledgeType.RENEW)
+    consumer.acknowledge(second)
+    consumer.acknowledge(third)
+    assert await consumer.commit() == {T0: None}
+    (seen,) = cluster.requests(ShareAcknowledgeRequest)
+    (batch,) = seen.request.topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 2, [1])
+    assert consumer.metrics().value("records-accepted-total") == 3
+    assert await is_empty(consumer)
+
+
+async def test_a_record_between_acknowledged_ones_is_delivered_again(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 6)
+    consumer = await start()
+    for record in await take(consumer, 6):
+        if record.offset not in {1, 4}:
+            consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    again = await take(consumer, 2)
+    assert [(record.offset, record.delivery_count) for record in again] == [(1, 2), (4, 2)]
+
+
+async def test_records_behind_a_gap_have_the_delivery_count_of_their_own_range(
+    cluster: FakeCluster, start: Start
+) -> None:
+    def deliver_again(response: Any) -> None:
+        (data,) = response.responses[0].partitions
+        (whole,) = data.acquired_records
+        assert (whole.first_offset, whole.last_offset) == (2, 6)
+        data.acquired_records = [
+            type(whole)(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in ((2, 5, 1), (6, 6, 3))
+        ]
+
+    for key in (b"a", b"b", b"a", b"c", b"c", b"b", b"d", b"e"):
+        cluster.log("t").append(b"", key)
+    assert cluster.log("t").compact() == 3  # left: 2, 4, 5, 6 and 7
+    consumer = await start()
+    cluster.intercept(ShareFetchRequest, Edit(deliver_again), times=1)
+    records = await take(consumer, 5)
+    found = [(record.offset, record.delivery_count) for record in records]
+    assert found == [(2, 1), (4, 1), (5, 1), (6, 3), (7, 1)]

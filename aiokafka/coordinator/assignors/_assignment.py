@@ -7,18 +7,41 @@ than the first (an optimal semi-matching; Harvey, Ladner, Lovász and Tamir 2006
 keeps owned partitions, assigns unowned partitions to the members with the least load, and then
 moves partitions along shortest chains until there is no such chain.
 
-Topics with the same subscribers are interchangeable, so the search runs over groups of topics.
+Members with a rack should get partitions with a replica in their rack (KIP-881). Evenness takes
+precedence over racks, and racks over ownership, as in the Java client. An assignment has as many
+matches as an even one can have when no cycle of moves adds a match: each member of a cycle receives
+and gives one partition, or a chain leads from a member to one with a partition less, which
+exchanges their loads.
+
+Partitions with the same subscribers and racks are interchangeable, so the searches run over groups
+of partitions.
 """
 
 from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from aiokafka._typing import later
+from aiokafka.coordinator.assignors.abstract import (
+    Members,
+    Racks,
+    member_racks,
+    needs_racks,
+    partitions_by_topic,
+    replica_racks,
+    subscribers_by_topic,
+)
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+else:
+    ClusterMetadata = later("aiokafka.cluster.ClusterMetadata")
 
 # -- The owners before a rebalance, when members may report different generations
 
@@ -93,11 +116,30 @@ def without_moving(
 Shares = dict[str, list[TopicPartition]]
 
 
+def balance_members(
+    cluster: ClusterMetadata, members: Members, claims: Mapping[str, Claim]
+) -> tuple[Shares, Shares]:
+    """Return the present owners, and an even assignment for them, by member."""
+    owned = settle(claims)
+    subscribers = subscribers_by_topic(members)
+    partitions = partitions_by_topic(cluster, subscribers)
+    racks = member_racks(members)
+    replicas: Racks = {}
+    if racks:
+        replicas = replica_racks(cluster, partitions)
+        found = [each for numbers in replicas.values() for each in numbers.values()]
+        if not needs_racks(set(racks.values()), found):
+            racks, replicas = {}, {}
+    return owned, balance(subscribers, partitions, owned, claims, racks, replicas)
+
+
 def balance(
     subscribers: Mapping[str, Sequence[str]],
     partitions: Mapping[str, Sequence[int]],
     owned: Mapping[str, Iterable[TopicPartition]],
     claims: Mapping[str, Claim] = MappingProxyType({}),
+    racks: Mapping[str, str] = MappingProxyType({}),
+    replicas: Racks = MappingProxyType({}),
 ) -> Shares:
     """Return an even assignment: the partitions of each member, for the members in `owned`.
 
@@ -108,22 +150,36 @@ def balance(
             no longer subscribes to, or that no longer exist, are ignored.
         claims: The claims that `owned` was settled from. A member that receives a partition of
             another member receives one that it owned in an earlier generation, if there is one.
+        racks: The racks of members. A member without a rack matches every partition.
+        replicas: The racks of the replicas of each partition, if there are `racks`.
     """
-    sharing = _Sharing(subscribers, partitions, list(owned))
+    sharing = _Sharing(subscribers, partitions, list(owned), racks, replicas)
     sharing.remember(owned, claims)
-    sharing.keep(owned, {topic: set(numbers) for topic, numbers in partitions.items()})
+    sharing.keep(owned)
+    if not racks:
+        sharing.deal(partitions)
+        sharing.even_out()
+        return sharing.result()
+    # First find the best assignment of the unowned partitions alone. If it is as even, and has as
+    # many matches, as any assignment, then no owned partition moves. So the second rebalance of
+    # cooperative members, which owns a part of the first one's assignment, revokes nothing.
+    kept = sharing.set_aside()
     sharing.deal(partitions)
     sharing.even_out()
+    sharing.match_racks()
+    sharing.put_back(kept)
+    sharing.even_out()
+    sharing.match_racks()
     return sharing.result()
 
 
 class _Sharing:
-    """An assignment that `balance()` builds. Members, and groups of topics with the same
-    subscribers, are identified by numbers. `takers` has the subscribers of each group, `groups` the
-    groups to which each member subscribes.
+    """An assignment that `balance()` builds. Members, and groups of partitions with the same
+    subscribers and racks, are identified by numbers. `takers` has the subscribers of each group,
+    `groups` the groups to which each member subscribes.
 
-    Owns: `shares[member][group]`, the partitions of a member in a group of topics, in the order in
-    which it received them; `load[member]`, the number of its partitions.
+    Owns: `shares[member][group]`, the partitions of a member in a group, in the order in which it
+    received them; `load[member]`, the number of its partitions.
     """
 
     def __init__(
@@ -131,18 +187,27 @@ class _Sharing:
         subscribers: Mapping[str, Sequence[str]],
         partitions: Mapping[str, Sequence[int]],
         members: list[str],
+        racks: Mapping[str, str],
+        replicas: Racks,
     ) -> None:
         self.names = sorted(members)
         numbers = {name: number for number, name in enumerate(self.names)}
-        self.group_of: dict[str, int] = {}
+        self.racks = [racks.get(name) for name in self.names]
+        self.group_of: dict[TopicPartition, int] = {}
         self.takers: list[tuple[int, ...]] = []
-        known: dict[tuple[int, ...], int] = {}
+        self.replicas: list[frozenset[str]] = []
+        known: dict[tuple[tuple[int, ...], frozenset[str]], int] = {}
+        every = frozenset(racks.values())
+        no_racks = frozenset[str]()
         for topic in sorted(partitions):
             takers = tuple(numbers[name] for name in subscribers[topic])
-            group = known.setdefault(takers, len(known))
-            if group == len(self.takers):
-                self.takers.append(takers)
-            self.group_of[topic] = group
+            for number in partitions[topic]:
+                there = replicas[topic][number] & every if replicas else no_racks
+                group = known.setdefault((takers, there), len(known))
+                if group == len(self.takers):
+                    self.takers.append(takers)
+                    self.replicas.append(there)
+                self.group_of[TopicPartition(topic, number)] = group
         self.shares: list[dict[int, list[TopicPartition]]] = [{} for _ in self.names]
         self.load = [0] * len(self.names)
         self.groups: list[list[int]] = [[] for _ in self.names]
@@ -162,40 +227,59 @@ class _Sharing:
                 if former:
                     self._former[member] = former
 
-    def keep(
-        self, owned: Mapping[str, Iterable[TopicPartition]], there: Mapping[str, Set[int]]
-    ) -> None:
+    def keep(self, owned: Mapping[str, Iterable[TopicPartition]]) -> None:
         """Assign each owned partition to its owner, if the partition exists and the owner still
-        subscribes to the topic. `there`: the numbers of the existing partitions by topic."""
+        subscribes to the topic."""
         wanted = [set(groups) for groups in self.groups]
         for member, name in enumerate(self.names):
             for tp in sorted(owned[name]):
-                group = self.group_of.get(tp.topic, -1)
-                if group in wanted[member] and tp.partition in there[tp.topic]:
+                group = self.group_of.get(tp, -1)
+                if group in wanted[member]:
                     self._give(member, group, tp)
                     self._kept.add(tp)
 
+    def set_aside(self) -> list[dict[int, list[TopicPartition]]]:
+        """Return the assignment. Its partitions cannot move until `put_back()`, but still count for
+        the load."""
+        shares, self.shares = self.shares, [{} for _ in self.names]
+        return shares
+
+    def put_back(self, aside: list[dict[int, list[TopicPartition]]]) -> None:
+        """Add the partitions that were set aside."""
+        for share, received in zip(aside, self.shares, strict=True):
+            for group, partitions in received.items():
+                share.setdefault(group, []).extend(partitions)
+        self.shares = aside
+
     def deal(self, partitions: Mapping[str, Sequence[int]]) -> None:
-        """Assign every unowned partition to the subscriber with the least load. Topics with the
-        fewest subscribers come first."""
+        """Assign every unowned partition to the subscriber with the least load, in the rack of a
+        replica if possible. Partitions with the fewest subscribers come first."""
         free: dict[int, list[TopicPartition]] = {}
         for topic in sorted(partitions):
-            rest = [TopicPartition(topic, number) for number in partitions[topic]]
-            rest = [tp for tp in rest if tp not in self._kept]
-            free.setdefault(self.group_of[topic], []).extend(rest)
+            for number in partitions[topic]:
+                tp = TopicPartition(topic, number)
+                if tp not in self._kept:
+                    free.setdefault(self.group_of[tp], []).append(tp)
         for group in sorted(free, key=lambda group: len(self.takers[group])):
-            heap = [(self.load[member], member) for member in self.takers[group]]
+            heap = [
+                (self.load[member], self._is_mismatch(self.racks[member], group), member)
+                for member in self.takers[group]
+            ]
             heapq.heapify(heap)
             for tp in free[group]:
-                load, member = heap[0]
-                heapq.heapreplace(heap, (load + 1, member))
+                load, mismatch, member = heap[0]
+                heapq.heapreplace(heap, (load + 1, mismatch, member))
                 self._give(member, group, tp)
+
+    def _is_mismatch(self, rack: str | None, group: int) -> bool:
+        """Return whether the partitions of a group have no replica in the rack of a member."""
+        return rack is not None and rack not in self.replicas[group]
 
     def even_out(self) -> None:
         """Move partitions along chains from members with a higher load to members with a lower
         load, until no chain begins at a member with at least two partitions more than its end."""
-        # Begin with chains of one move, within one group of topics: they are the most frequent, and
-        # need no search.
+        # Begin with chains of one move, within one group: they are the most frequent, and need no
+        # search.
         moved = True
         while moved:
             moved = sum(map(self._even_out_group, range(len(self.takers)))) > 0
@@ -214,7 +298,7 @@ class _Sharing:
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
-        """Move partitions of one group of topics from the subscriber with the highest load to the
+        """Move partitions of one group from the subscriber with the highest load to the
         subscriber with the lowest load, until these loads differ by less than two. Return whether
         any partition was moved."""
         poorest = [(self.load[taker], taker) for taker in self.takers[group]]
@@ -289,6 +373,72 @@ class _Sharing:
             self.load[giver] -= 1
             self._give(taker, group, tp)
 
+    # The graph of `match_racks()`. Members with the same rack, load and groups of partitions are
+    # interchangeable and share a node. Between the nodes of members, there is a node for each
+    # group, which leads from members that have a partition to subscribers, and a node for each
+    # load, which leads from members with this load, as ends of a chain, to members with one more,
+    # as beginnings of the chain. An edge costs 1 if it adds a mismatch, and -1 if it removes one.
+
+    def match_racks(self) -> None:
+        """Exchange partitions along cycles of negative cost until there is none. Loads change only
+        if two members exchange theirs."""
+        is_better = True
+        while is_better:
+            edges, members = self._graph()
+            is_better = False
+            # The cycles have no node in common, so an exchange along one affects no other.
+            for cycle in _negative_cycles(edges):
+                chain = self._chain(cycle, members)
+                while chain:
+                    is_better = True
+                    self._move_along(chain)
+                    # A chain that changes loads changes the nodes of its members, too.
+                    is_closed = 2 * len(chain) == len(cycle)
+                    chain = self._chain(cycle, members) if is_closed else []
+
+    def _graph(self) -> tuple[list[tuple[int, int, int]], dict[int, list[int]]]:
+        """Return the edges (start, end, cost), and the members of each node of members. Groups are
+        nodes with their own number."""
+        first_load = len(self.takers)
+        first = first_load + max(self.load, default=0) + 1
+        members: dict[int, list[int]] = {}
+        nodes: dict[tuple[str | None, int, tuple[int, ...]], int] = {}
+        for member, rack in enumerate(self.racks):
+            alike = (rack, self.load[member], tuple(self.groups[member]))
+            members.setdefault(nodes.setdefault(alike, first + len(nodes)), []).append(member)
+        edges = []
+        for (rack, load, groups), node in nodes.items():
+            held = {g for each in members[node] for g, share in self.shares[each].items() if share}
+            edges += [(node, group, -self._is_mismatch(rack, group)) for group in sorted(held)]
+            edges += [(group, node, int(self._is_mismatch(rack, group))) for group in groups]
+            edges.append((node, first_load + load, 0))
+            if load:
+                edges.append((first_load + load - 1, node, 0))
+        return edges, members
+
+    def _chain(
+        self, cycle: Sequence[int], members: Mapping[int, Sequence[int]]
+    ) -> list[tuple[int, int, int]]:
+        """Return the moves (giver, taker, group) of a cycle, by one member of each of its nodes. No
+        moves if no member of a node has a partition of the group that follows in the cycle."""
+        following = dict(zip(cycle, [*cycle[1:], *cycle[:1]], strict=True))
+        chosen = {}
+        for node, group in following.items():
+            if node in members:
+                able = list(members[node])
+                if group < len(self.takers):
+                    able = [each for each in able if self.shares[each].get(group)]
+                    # Prefer a member that gives a partition which it did not own before.
+                    able.sort(key=lambda each: self.shares[each][group][-1] in self._kept)
+                if not able:
+                    return []
+                chosen[node] = able[0]
+        return [
+            (giver, chosen[following[group]], group)
+            for node, giver in chosen.items()
+            if (group := following[node]) < len(self.takers)
+        ]
+
     def _give(self, member: int, group: int, tp: TopicPartition) -> None:
         self.shares[member].setdefault(group, []).append(tp)
         self.load[member] += 1
@@ -299,3 +449,35 @@ class _Sharing:
             name: sorted(tp for group in self.shares[member].values() for tp in group)
             for member, name in enumerate(self.names)
         }
+
+
+def _negative_cycles(edges: Sequence[tuple[int, int, int]]) -> list[list[int]]:
+    """Return cycles whose costs are negative in sum (Bellman and Ford), each as its nodes in order.
+    The cycles have no node in common. An empty list if there is no such cycle.
+
+    `edges`: (start, end, cost).
+    """
+    cost = dict.fromkeys((node for edge in edges for node in edge[:2]), 0)
+    came: dict[int, int] = {}
+    cycles: list[list[int]] = []
+    is_changed = True
+    while is_changed and not cycles:
+        is_changed = False
+        for start, end, more in edges:
+            if cost[start] + more < cost[end]:
+                cost[end] = cost[start] + more
+                came[end] = start
+                is_changed = True
+        # Nodes whose costs come from each other, in a circle, make each other ever cheaper.
+        checked: set[int] = set()
+        for first in came:
+            path: dict[int, None] = {}
+            node = first
+            while node in came and node not in checked and node not in path:
+                path[node] = None
+                node = came[node]
+            if node in path:
+                nodes = list(path)
+                cycles.append(nodes[nodes.index(node) :][::-1])
+            checked.update(path)
+    return cycles

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.assignors._assignment import (
     GENERATION,
-    balance,
+    balance_members,
     claims_of,
-    settle,
     without_moving,
 )
 from aiokafka.coordinator.assignors.abstract import (
@@ -17,8 +16,6 @@ from aiokafka.coordinator.assignors.abstract import (
     Members,
     build,
     either,
-    partitions_by_topic,
-    subscribers_by_topic,
 )
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -32,7 +29,8 @@ __all__ = ["CooperativeStickyAssignor"]
 
 
 class CooperativeStickyAssignor(AbstractPartitionAssignor):
-    """Assigns as `StickyPartitionAssignor` does, without revoking partitions that a member keeps.
+    """Assigns as `StickyPartitionAssignor` does, by racks too, without revoking partitions that a
+    member keeps.
 
     The first rebalance assigns a partition with a new owner to no member, so that its previous
     owner revokes the partition. A second rebalance follows at once, and assigns the partition to
@@ -54,10 +52,7 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
         self, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         claims = claims_of(members)
-        owned = settle(claims)
-        subscribers = subscribers_by_topic(members)
-        partitions = partitions_by_topic(cluster, subscribers)
-        shares = balance(subscribers, partitions, owned, claims)
+        owned, shares = balance_members(cluster, members, claims)
         return build(self.version, without_moving(shares, claims, owned))
 
     @either

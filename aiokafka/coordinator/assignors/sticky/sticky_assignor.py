@@ -6,14 +6,12 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aiokafka.coordinator.assignors._assignment import Claim, balance, settle
+from aiokafka.coordinator.assignors._assignment import Claim, balance_members
 from aiokafka.coordinator.assignors.abstract import (
     AbstractPartitionAssignor,
     Members,
     build,
     either,
-    partitions_by_topic,
-    subscribers_by_topic,
 )
 from aiokafka.coordinator.assignors.sticky.partition_movements import PartitionMovements
 from aiokafka.coordinator.protocol import (
@@ -40,6 +38,9 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     previous owners, whose local state stays valid. The encoding is that of Java's StickyAssignor,
     so that both clients may be in one group.
 
+    Members with a `client_rack` get partitions with a replica in their rack if possible (KIP-881).
+    An even assignment takes precedence over racks, and racks over previous owners, as in Java.
+
     Owns: the last assignment of this member and its generation, for the user data.
     """
 
@@ -56,10 +57,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         self, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         claims = {member: _claim(metadata) for member, metadata in members.items()}
-        owned = settle(claims)
-        subscribers = subscribers_by_topic(members)
-        partitions = partitions_by_topic(cluster, subscribers)
-        shares = balance(subscribers, partitions, owned, claims)
+        owned, shares = balance_members(cluster, members, claims)
         type(self)._latest_partition_movements = PartitionMovements(owned, shares)
         return build(self.version, shares)
 
