@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import Any
 
@@ -39,10 +39,10 @@ class Suspended(Exception):
     a timeout, which is bound to the task.
     """
 
-    def __init__(self, steps: Iterator[Any], yielded: Any, driver: object = None) -> None:
+    def __init__(self, steps: Any, yielded: Any, driver: object = None) -> None:
         """`driver`: must not be collected before `steps` have ended, because it closes them."""
         super().__init__("an awaitable waits")
-        self._steps: Any = steps
+        self._steps = steps
         self._yielded = yielded
         self._driver = driver
 
@@ -97,7 +97,7 @@ def first_step(result: Any) -> Any:
     raise its exception. Raises Suspended if it waits. Return anything but an awaitable as it is."""
     if type(result) is CoroutineType:
         try:
-            driver = _idle_drivers.pop()
+            driver: Any = _idle_drivers.pop()
         except IndexError:
             driver = _new_driver()
         # An exception ends the driver, too.
