@@ -354,8 +354,8 @@ class ProducerOptions(ClientOptions, total=False):
     """Level of the codec, if it has levels; None for the codec's default. Default: None."""
 
     max_batch_size: int
-    """Size in bytes at which a batch is full. By default, batches that wait behind others of their
-    partition grow up to 1 MB. Default: 16384."""
+    """Size in bytes at which a batch is full. By default, full batches grow up to 1 MB until they
+    are sent. Default: 16384."""
 
     max_request_size: int
     """Maximum size of a request in bytes. Default: 1048576."""

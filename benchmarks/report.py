@@ -29,8 +29,9 @@ of its own; the figures are medians over the rounds. CPU is that of the whole pr
 shutdown included, user and system; "after the first" leaves out what is used up to the first record
 (in rows about latency: while all is cold). "To ours" is the median over the rounds of the client's
 figure divided by ours in the same round: above 1 we are better. The load is the machine's, in the
-minute before the row ended; the bench and its broker are about 2 of it. Machines are noisy; compare
-within a row.
+minute before the row ended; the bench and its broker are about 2 of it. Before the first round of a
+workload one client runs it once, uncounted, so that no client meets a broker whose Java code is not
+compiled yet. Machines are noisy; compare within a row.
 """
 
 

@@ -150,8 +150,8 @@ class ProducerConfig(Options):
         Number(0),
         "max_batch_size",
         16_384,
-        """Size in bytes at which a batch is full. By default, batches that wait behind others of
-        their partition grow up to 1 MB.""",
+        """Size in bytes at which a batch is full. By default, full batches grow up to 1 MB until
+        they are sent.""",
         java="batch.size",
         when="Larger (65,536 to 1,000,000) for throughput, with linger_ms.",
     )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from aiokafka._metadata.loop import MetadataLoop
     from aiokafka._telemetry.push import PushedCounts, PushPayload, Subscription
-    from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.metrics import Metric, MetricsSnapshot
     from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
 __all__ = ["Reporting", "TelemetryReporter"]
@@ -64,7 +64,7 @@ class TelemetryReporter:
     def __init__(self, config: ClientConfig, metadata: MetadataLoop) -> None:
         self._config = config
         self._metadata = metadata
-        self._read: Callable[[], MetricsSnapshot | None] = _nothing
+        self._read: Callable[[], Iterable[Metric] | None] = _nothing
         self._labels: Callable[[], Mapping[str, str]] = dict
         self._began_at_ns = _now_ns()
         self._pushed_counts: PushedCounts | None = None
@@ -79,7 +79,7 @@ class TelemetryReporter:
         self._backoff = Backoff(config.retry_backoff, _LONGEST_BACKOFF)
 
     def watch(
-        self, read: Callable[[], MetricsSnapshot | None], labels: Callable[[], Mapping[str, str]]
+        self, read: Callable[[], Iterable[Metric] | None], labels: Callable[[], Mapping[str, str]]
     ) -> None:
         """Set what to push. `read` returns the metrics, or None after the client was
         garbage-collected; `labels` returns attributes of the client, such as its group id."""
@@ -349,13 +349,16 @@ def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.metrics import Metric, MetricsSnapshot
 else:
     UUID = later("uuid.UUID")
+    Metric = later("aiokafka.metrics.Metric")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
 
 
 C = TypeVar("C", bound="Reporting")
+Source = Callable[[], Iterable[Metric]]
+"""Returns metrics of the application."""
 
 
 class Reporting:
@@ -363,6 +366,9 @@ class Reporting:
     brokers that subscribe to metrics get them (KIP-714)."""
 
     _telemetry: TelemetryReporter
+    _sources: tuple[Source, ...] = ()
+    """The sources of the application's own metrics. The reporter has no reference to them, because
+    they may refer to this client."""
 
     if TYPE_CHECKING:
 
@@ -400,7 +406,36 @@ class Reporting:
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
         return await self._telemetry.instance_id(timeout_ms / 1000)
 
+    def register_metric_for_subscription(self, source: Source) -> None:
+        """Push metrics of the application with those of this client (KIP-1076), if the brokers
+        subscribe to them by their `telemetry_name`.
 
-def _read(client: weakref.ref[C], read: Callable[[C], MetricsSnapshot]) -> MetricsSnapshot | None:
+        `source` is called before each push and returns `Metric` objects: counters and gauges. It
+        must not block. A metric with the name of one of the client's own is left out. If `source`
+        raises, or returns anything else, its metrics are missing from this push, and a warning is
+        logged. The metrics are not in `metrics()`. A source that is already registered is not
+        registered again.
+
+        Raises TypeError if `source` is not callable.
+        """
+        if not callable(source):
+            raise TypeError(f"source={source!r}: must be a function that returns metrics")
+        if source not in self._sources:
+            self._sources = (*self._sources, source)
+
+    def unregister_metric_from_subscription(self, source: Source) -> None:
+        """Push the metrics of `source` no longer (KIP-1076). A source that is not registered has no
+        effect."""
+        self._sources = tuple(known for known in self._sources if known != source)
+
+
+def _read(client: weakref.ref[C], read: Callable[[C], MetricsSnapshot]) -> Iterable[Metric] | None:
     found = client()
-    return None if found is None else read(found)
+    if found is None:
+        return None
+    snapshot = read(found)
+    if not found._sources:
+        return snapshot
+    from aiokafka._telemetry.push import with_application_metrics
+
+    return with_application_metrics(snapshot, found._sources)

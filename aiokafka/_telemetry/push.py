@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
@@ -29,7 +30,10 @@ __all__ = [
     "entries",
     "make_payload",
     "series",
+    "with_application_metrics",
 ]
+
+log = logging.getLogger("aiokafka")
 
 
 # -- Encode metrics as OpenTelemetry messages: only those parts that KIP-714 needs
@@ -297,6 +301,41 @@ class PushedCounts:
     def set_last_pushed(self, values: LastPushed) -> None:
         """Replace the last pushed values by a result of `after_push`, when the push was sent."""
         self._last_pushed = values
+
+
+def with_application_metrics(
+    own: Iterable[Metric], sources: Iterable[Callable[[], Iterable[Metric]]]
+) -> Iterator[Metric]:
+    """Yield the client's own metrics, and then those of the application (KIP-1076)."""
+    names: dict[tuple[str, str], Metric] = {}
+    for metric in own:
+        names.setdefault((metric.group, metric.name), metric)
+        yield metric
+    taken = {metric.telemetry_name for metric in names.values()}
+    for source in sources:
+        try:
+            found = list(source())
+            for metric in found:
+                _check(metric)
+        except Exception as error:
+            # The pushes go on without the metrics of this source.
+            log.warning("the source of metrics %r has failed: %r", source, error)
+        else:
+            yield from (metric for metric in found if metric.telemetry_name not in taken)
+
+
+def _check(metric: Metric) -> None:
+    """Raise unless the metric can be pushed, which the application may not have checked."""
+    if not isinstance(metric, Metric):
+        raise TypeError(f"{metric!r} is not a Metric")
+    if metric.kind not in (MetricKind.COUNTER, MetricKind.GAUGE):
+        raise ValueError(f"{metric!r} is neither a counter nor a gauge")
+    if not isinstance(metric.value, (int, float)):
+        raise TypeError(f"the value of {metric!r} is no number")
+    float(metric.value)  # raises OverflowError for an integer that is too large
+    for text in (metric.group, metric.name, metric.unit, *chain.from_iterable(metric.tags.items())):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} in {metric!r} is no text")
 
 
 async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Entries:

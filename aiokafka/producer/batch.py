@@ -26,7 +26,7 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.record.batch import RecordBatchBuilder, RecordReader
-from aiokafka.record.compression import codec_id
+from aiokafka.record.compression import GZIP, codec_id
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -120,6 +120,11 @@ class BatchSizing:
         large in the last 10 minutes.
         """
         return self._largest if self._may_grow else 0
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether compressing a batch of `largest` bytes takes a few milliseconds at most."""
+        return self._codec != GZIP and self._level is None
 
     @property
     def limit(self) -> int:

@@ -45,6 +45,7 @@ cdef class PartitionQueue:
 
 
 cdef int64_t _YIELD_BYTES
+cdef int64_t _SMALL
 cdef int64_t _PER_RECORD
 cdef int64_t _AT_MOST
 
@@ -124,8 +125,14 @@ cdef class MessageAccumulator:
 
     @cython.locals(limit=Py_ssize_t)
     cdef bint _grow(
-        self, TopicQueues topic_queues, PartitionQueue queue, ProducerBatch batch
+        self,
+        TopicQueues topic_queues,
+        PartitionQueue queue,
+        ProducerBatch batch,
+        Py_ssize_t size=*,
     ) except -1
+
+    cdef object _allocate(self, int64_t size)
 
     @cython.locals(batch=ProducerBatch)
     cdef object _enqueue(self, PartitionQueue queue, ProducerBatch batch, bint is_awaited=*)

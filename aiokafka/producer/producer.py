@@ -152,8 +152,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       in client_rack, if there is one (KIP-1123). No effect with a partitioner of your own.
     - `compression_type=None`: Codec with which batches are compressed; None: not compressed.
     - `compression_level=None`: Level of the codec, if it has levels; None for the codec's default.
-    - `max_batch_size=16384`: Size in bytes at which a batch is full. By default, batches that wait
-      behind others of their partition grow up to 1 MB.
+    - `max_batch_size=16384`: Size in bytes at which a batch is full. By default, full batches grow
+      up to 1 MB until they are sent.
     - `max_request_size=1048576`: Maximum size of a request in bytes.
     - `linger_ms=0`: Time that a batch waits for more records before it is sent, unless it is full.
     - `buffer_memory=33554432`: Maximum number of bytes in records that wait to be sent. If it is
@@ -647,6 +647,16 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             named = {"timestamp_ms": timestamp_ms, "headers": list(headers)}
             future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
             return future
+        if type(value) is bytes and not headers and self._message_accumulator.is_yield_due:
+            # The usual reason by far. `_send_checked` would yield as well, but it costs as much as
+            # many calls of `send`, and large records are declined every few times.
+            await self._message_accumulator.yield_to_loop()
+            self._check_may_send("send", number)
+            appended: Future[RecordMetadata] | None = self._append(
+                topic, value, key, partition, timestamp_ms, headers
+            )
+            if appended is not None:
+                return appended
         return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
 
     async def _send_checked(

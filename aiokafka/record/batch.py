@@ -35,6 +35,8 @@ _TRANSACTIONAL = 0x10
 _MAX_SIZE = 0x7FFFFFFF
 _MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # the difference to a timestamp of -1 is still an int64
 _FIRST_CAPACITY = 2048
+_CAPACITY_STEP = 3
+_MOST_SPARE = 16_384
 
 
 class RecordBatchBuilder:
@@ -191,7 +193,8 @@ class RecordBatchBuilder:
         if type(self._buffer) is not bytearray:
             # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
-        capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
+        # Each step copies the records so far, so take large steps. `build` releases the rest.
+        capacity = min(_CAPACITY_STEP * max(size, self._capacity), max(size, self.size_limit))
         # Set the capacity only after the resize, because compiled code writes without bounds checks
         # up to the capacity. The resize raises MemoryError, or BufferError while a view of the
         # buffer exists.
@@ -229,6 +232,10 @@ class RecordBatchBuilder:
         return batch
 
     def _pack(self) -> memoryview:
+        if self._capacity - self.size > _MOST_SPARE:
+            # The buffer was allocated for more records: release the rest.
+            mem.resize(self._buffer, self.size)
+            self._capacity = self.size
         whole = memoryview(self._buffer)[: self.size]
         if not self.compression:
             return whole

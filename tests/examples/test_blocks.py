@@ -60,7 +60,7 @@ PAGES = {
     "lake": [SPARK],
     "logs": ["changes the levels of loggers for the tests after it"],
     "oauth": [HALF] * 5,
-    "observability": [HALF, RUN, HALF, HALF, RUN, RUN, RUN, FRAMEWORK, FRAMEWORK, FRAMEWORK],
+    "observability": [HALF, RUN, HALF, HALF, RUN, RUN, RUN, RUN, *[FRAMEWORK] * 3],
     "parallel": [RUN, RUN, RUN],
     "producer": [RUN, RUN, RUN, RUN],
     "providers": [TLS, TLS],

@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnsupportedVersionError
+from aiokafka.metrics import Metric, MetricKind
 from tests.kafka.fixtures import Kafka, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.plugins import compile_plugin, missing_compiler
@@ -88,6 +89,8 @@ async def test_what_arrives_equals_metrics(receiver: tuple[KafkaCluster, Path]) 
         await admin.configs.alter({("client_metrics", "all"): settings})
     async with AIOKafkaProducer(**servers) as producer:
         writer = await producer.client_instance_id()
+        own = Metric("billing", "orders-queued", 7, MetricKind.GAUGE, "orders", {"shop": "a"})
+        producer.register_metric_for_subscription(lambda: [own])
         for number in range(10):
             await producer.send_and_wait(topic, b"%d" % number)
         await until_pushed(folder, writer, 2)
@@ -113,6 +116,8 @@ async def test_what_arrives_equals_metrics(receiver: tuple[KafkaCluster, Path]) 
     assert len(counts) > 10
     for key in counts:
         assert flat(summed(told, key)) == pytest.approx(flat(truth[key]))
+    # A metric of the application (KIP-1076) is in each push.
+    assert [one.value("billing.orders.queued", shop="a") for _, one in told] == [7] * len(told)
     told = await until_the_last_push(folder, reader)
     key = "org.apache.kafka.consumer.fetch.manager.records.consumed.total", ()
     assert summed(told, key) == expected(read)[key] == 15

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -262,6 +263,52 @@ async def test_batches_grow_while_others_wait_before_them(cluster: FakeCluster) 
     sizes = [batch.size for batch in cluster.log(TOPIC, 0).batches]
     assert 900_000 < max(sizes) <= 1_000_000
     assert len(values(cluster)) == 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "batches"),
+    [
+        ({}, 1),
+        ({"compression_type": "lz4"}, 1),
+        ({"compression_type": "gzip"}, 2),
+        ({"max_batch_size": 16_384}, 7),
+    ],
+)
+async def test_records_that_are_sent_without_a_pause_share_a_batch(
+    cluster: FakeCluster, options: dict[str, Any], batches: int
+) -> None:
+    """Until the event loop runs, a full batch cannot be sent anyway. With gzip, which blocks the
+    event loop for long, the first batch is small; the others wait behind it."""
+    chosen = random.Random(1)
+    payloads = [chosen.randbytes(1000) for _ in range(100)]
+    async with new_producer(cluster, **options) as producer:
+        sent = [await producer.send(TOPIC, payload, partition=0) for payload in payloads]
+        await asyncio.gather(*sent)
+    assert values(cluster) == payloads
+    assert len(cluster.log(TOPIC, 0).batches) == batches
+
+
+async def test_large_records_yield_to_other_tasks(cluster: FakeCluster) -> None:
+    """Once a megabyte or so, because little is to be done for each byte."""
+    loop = asyncio.get_running_loop()
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(count)
+
+    payload = b"x" * 100_000
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, payload, partition=0)
+        loop.call_soon(count)
+        for _ in range(8):
+            await producer.send(TOPIC, payload, partition=0)
+        assert turns == 0
+        for _ in range(32):
+            await producer.send(TOPIC, payload, partition=0)
+        assert turns > 2
+    assert len(values(cluster)) == 41
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
+import weakref
 from collections import Counter
 from collections.abc import Coroutine
 from itertools import pairwise
@@ -407,3 +409,100 @@ async def test_consumers_that_share_a_client_id(cluster: FakeCluster, start: Sta
     await cluster.wait_for(
         lambda: {push.client_instance_id for push in cluster.telemetry.pushes} == ids
     )
+
+
+# -- metrics of the application (KIP-1076)
+
+
+def queued(value: Any, kind: MetricKind = MetricKind.GAUGE, **tags: Any) -> Metric:
+    return Metric("billing", "orders-queued", value, kind, "orders", tags)
+
+
+QUEUED = "org.apache.kafka.billing.orders.queued"
+
+
+async def test_metrics_of_the_application(cluster: FakeCluster) -> None:
+    await subscribe(cluster, QUEUED)
+    async with new_producer(cluster) as producer:
+        total = 0
+
+        def source() -> list[Metric]:
+            nonlocal total
+            total += 2
+            return [queued(total, MetricKind.COUNTER, shop="a"), queued(7, shop="b", till="1")]
+
+        producer.register_metric_for_subscription(source)
+        producer.register_metric_for_subscription(source)
+        told = [decode(push.metrics) for push in await pushes(cluster, 3)]
+        assert QUEUED not in {metric.telemetry_name for metric in producer.metrics()}
+        producer.unregister_metric_from_subscription(source)
+        producer.unregister_metric_from_subscription(source)
+        seen = total
+    # The last push has none of them.
+    assert total == seen
+    assert [one.value("billing.orders.queued", shop="a") for one in told] == [2, 2, 2]
+    assert [one.value("billing.orders.queued", shop="b", till="1") for one in told] == [7, 7, 7]
+    assert {name for one in told for name, _ in one.values} == {QUEUED}
+    assert told[0].units[QUEUED] == "orders"
+
+
+async def test_a_metric_of_the_client_is_not_replaced(cluster: FakeCluster) -> None:
+    await subscribe(cluster, "org.apache.kafka.producer.record.send.total")
+    async with new_producer(cluster) as producer:
+        fake = Metric(
+            "producer", "record.send.total", 99, MetricKind.COUNTER, "records", {"a": "b"}
+        )
+        producer.register_metric_for_subscription(lambda: [fake])
+        await work(producer)
+        (first, *_) = await pushes(cluster, 1)
+    assert [labels for _, labels in decode(first.metrics).values] == [()]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: 1 / 0,
+        lambda: None,
+        lambda: [queued(1), "text"],
+        lambda: [queued("many")],
+        lambda: [queued(10**400)],
+        lambda: [queued(None)],
+        lambda: [queued(1, MetricKind.HISTOGRAM)],
+        lambda: [queued(1, shop=None)],
+        lambda: (queued(1 / (2 - n)) for n in range(3)),
+    ],
+)
+async def test_a_source_that_fails_costs_its_own_metrics_only(
+    cluster: FakeCluster, source: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await subscribe(cluster)
+    async with new_producer(cluster) as producer:
+        producer.register_metric_for_subscription(source)
+        producer.register_metric_for_subscription(lambda: [queued(float("nan"), shop="a")])
+        await work(producer)
+        told = [decode(push.metrics) for push in await pushes(cluster, 2)]
+    assert add_up(told, "producer.record.send.total") == 3
+    labels = [dict(labels) for one in told for name, labels in one.values if name == QUEUED]
+    assert labels == [{"shop": "a"}] * 2
+    assert "the source of metrics" in caplog.text
+    assert "pushes no metrics any more" not in caplog.text
+
+
+async def test_a_source_is_a_function(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        with pytest.raises(TypeError, match="source=7"):
+            producer.register_metric_for_subscription(7)  # type: ignore[arg-type]
+
+
+async def test_a_source_keeps_no_client_alive(cluster: FakeCluster) -> None:
+    await subscribe(cluster)
+
+    async def run() -> weakref.ref[AIOKafkaProducer]:
+        async with new_producer(cluster) as producer:
+            producer.register_metric_for_subscription(lambda: [queued(len(producer.metrics()))])
+            await pushes(cluster, 1)
+        return weakref.ref(producer)
+
+    gone = await run()
+    gc.collect()
+    assert gone() is None
