@@ -12,19 +12,27 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aiokafka import _clock
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.serialization import MessageField, SerializationContext
 from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._log import SubjectLog
+    from aiokafka.consumer._context import ConsumerMeter
+    from aiokafka.share._metrics import ShareMeter
 
 __all__ = [
     "ContextDeserializer",
     "Suspended",
     "SuspendedRecord",
+    "UnreadableRecords",
     "adapt_deserializer",
     "adapt_serializer",
     "first_step",
+    "unreadable_records",
 ]
 
 
@@ -261,3 +269,68 @@ def not_deserialized(
     """Return the error for a record whose key or value cannot be deserialized."""
     tp = TopicPartition(record.topic, record.partition)
     return RecordDeserializationError(tp, record.offset, record, cause, part)
+
+
+# -- unreadable records
+
+# Seconds between two log lines about unreadable records.
+_UNREADABLE_LOG_INTERVAL = 60.0
+
+
+class UnreadableRecords:
+    """Handles records that cannot be deserialized, for `on_deserialization_error` "skip" and "raw":
+    counts them, and logs at most one a minute. Owns the time of the next log line."""
+
+    def __init__(
+        self, log: SubjectLog, meter: ConsumerMeter | ShareMeter, is_kept: bool, outcome: str
+    ) -> None:
+        """
+        Args:
+            log: The log of the consumer.
+            meter: Counts the records.
+            is_kept: Whether the records are returned with their bytes, or left out.
+            outcome: What happens to the records, for the log.
+        """
+        self._log = log
+        self._meter = meter
+        self._is_kept = is_kept
+        self._outcome = outcome
+        self._quiet_until = 0.0
+        self._unlogged = 0
+
+    def __call__(self, error: RecordDeserializationError) -> bool:
+        """Count a record, and return whether it is to be returned."""
+        self._meter.unreadable(error.topic_partition.topic)
+        self._write(error)
+        if self._is_kept:
+            vars(error.record)["deserialization_error"] = error
+        return self._is_kept
+
+    def _write(self, error: RecordDeserializationError) -> None:
+        now = _clock.running_time()
+        if now < self._quiet_until:
+            self._unlogged += 1
+            return
+        before = f"; {self._unlogged} such records before were not logged" if self._unlogged else ""
+        self._unlogged = 0
+        self._quiet_until = now + _UNREADABLE_LOG_INTERVAL
+        self._log.warning(
+            "the %s deserializer raised %r for offset %d of %s; the record is %s%s",
+            error.part,
+            error.cause,
+            error.offset,
+            error.topic_partition,
+            self._outcome,
+            before,
+        )
+
+
+def unreadable_records(
+    policy: str, log: SubjectLog, meter: ConsumerMeter | ShareMeter, skipped: str
+) -> UnreadableRecords | None:
+    """Return the handler of unreadable records for an `on_deserialization_error`; None if their
+    errors are raised. `skipped`: what happens to the records with "skip", for the log."""
+    if policy == "raise":
+        return None
+    is_kept = policy == "raw"
+    return UnreadableRecords(log, meter, is_kept, "returned with its bytes" if is_kept else skipped)
