@@ -102,11 +102,13 @@ $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "aiokafka needs Python 3.10 or later: make PYTHON=/path/to/python3 ..."; exit 1; }
 	@echo "Creating the environment $(VENV)"
-	$(call timed,environment,$(PYTHON) -m venv $(VENV))
+	$(call timed,environment,$(PYTHON) -m venv --without-pip $(VENV))
 	@touch $@
 
-# Dependency groups need pip 25.1.
+# Installing pip takes ten seconds on a busy machine, so `make demo` does without: the pip of PYTHON
+# installs into the environment. Dependency groups need pip 25.1.
 $(VENV)/.pip: $(VENV)/.python
+	@$(BIN)/python -m ensurepip --default-pip >$(VENV)/ensurepip.log 2>&1 || { cat $(VENV)/ensurepip.log; exit 1; }
 	@$(PIP) install -q --upgrade pip
 	@touch $@
 
@@ -115,7 +117,7 @@ $(VENV)/.dependencies: $(VENV)/.python pyproject.toml
 	$(call timed,dependencies,$(BIN)/python tools/install.py --dependencies)
 	@touch $@
 
-$(LIBRARY): $(VENV)/.python $(SOURCES) $(CODECS)
+$(LIBRARY): $(VENV)/.pip $(SOURCES) $(CODECS)
 	@echo "Installing aiokafka ($(FORM)) into $(VENV)"
 	@$(BIN)/python tools/install.py
 	@touch $@
@@ -154,8 +156,8 @@ $(VENV)/.docs: $(VENV)/.pip pyproject.toml
 	$(PIP) install -q --group docs
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.pip pyproject.toml
-	$(call timed,server,$(PIP) install -q --group demo)
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	$(call timed,server,$(BIN)/python tools/install.py --group demo)
 	@touch $@
 
 $(VENV)/.dist: $(VENV)/.pip pyproject.toml
@@ -268,7 +270,7 @@ dist: $(VENV)/.dist
 	@echo "To install the wheel elsewhere, copy the folder dist and run:"
 	@$(BIN)/python -c 'from tools.install_lines import console; print(*console()[1:])'
 
-install-lines: $(VENV)/.python
+install-lines: $(VENV)/.pip
 	$(BIN)/python -m tests.try_install $(ARGS)
 
 clean:

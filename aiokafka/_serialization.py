@@ -9,21 +9,30 @@ on as with a plain function.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterator
+import types
+from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aiokafka import _clock
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.serialization import MessageField, SerializationContext
 from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._log import SubjectLog
+    from aiokafka.consumer._context import ConsumerMeter
+    from aiokafka.share._metrics import ShareMeter
 
 __all__ = [
     "ContextDeserializer",
     "Suspended",
     "SuspendedRecord",
+    "UnreadableRecords",
     "adapt_deserializer",
     "adapt_serializer",
     "first_step",
+    "unreadable_records",
 ]
 
 
@@ -38,10 +47,12 @@ class Suspended(Exception):
     a timeout, which is bound to the task.
     """
 
-    def __init__(self, steps: Iterator[Any], yielded: Any) -> None:
+    def __init__(self, steps: Any, yielded: Any, driver: object = None) -> None:
+        """`driver`: must not be collected before `steps` have ended, because it closes them."""
         super().__init__("an awaitable waits")
-        self._steps: Any = steps
+        self._steps = steps
         self._yielded = yielded
+        self._driver = driver
 
     def __await__(self) -> Generator[Any, Any, Any]:
         # The same as `yield from steps`, but the first step was taken already.
@@ -65,24 +76,52 @@ class Suspended(Exception):
             return stop.value
 
 
+@types.coroutine
+def _drive() -> Generator[Any, Any, None]:
+    """Run the coroutines that are sent, one after the other, and yield their results.
+
+    The end of a coroutine that another one awaits raises no StopIteration, unlike the end of
+    `send(None)`, which takes as long as the call of the coroutine.
+    """
+    result = None
+    while True:
+        steps = yield result
+        result = yield from steps
+
+
+_idle_drivers: list[Generator[Any, Any, None]] = []
+"""Drivers that wait for a coroutine. A serializer may itself send records, and loops may run in
+several threads, so a running driver is not in this list."""
+
+
+def _new_driver() -> Generator[Any, Any, None]:
+    driver = _drive()
+    next(driver)
+    return driver
+
+
 def first_step(result: Any) -> Any:
     """Run an awaitable up to its first suspension, in the task of the caller. Return its result, or
     raise its exception. Raises Suspended if it waits. Return anything but an awaitable as it is."""
-    steps: Any = result
-    if type(steps) is CoroutineType:
+    if type(result) is CoroutineType:
         try:
-            yielded = steps.send(None)
-        except StopIteration as stop:
-            return stop.value
-    elif inspect.isawaitable(result):
-        # A coroutine that `types.coroutine` has made of a generator has no `__await__`.
-        steps = steps.__await__() if hasattr(steps, "__await__") else steps
-        try:
-            yielded = next(steps)
-        except StopIteration as stop:
-            return stop.value
-    else:
+            driver: Any = _idle_drivers.pop()
+        except IndexError:
+            driver = _new_driver()
+        # An exception ends the driver, too.
+        yielded = driver.send(result)
+        if driver.gi_yieldfrom is not None:
+            raise Suspended(result, yielded, driver)
+        _idle_drivers.append(driver)
+        return yielded
+    if not inspect.isawaitable(result):
         return result
+    # A coroutine that `types.coroutine` has made of a generator has no `__await__`.
+    steps: Any = result.__await__() if hasattr(result, "__await__") else result
+    try:
+        yielded = next(steps)
+    except StopIteration as stop:
+        return stop.value
     raise Suspended(steps, yielded)
 
 
@@ -230,3 +269,68 @@ def not_deserialized(
     """Return the error for a record whose key or value cannot be deserialized."""
     tp = TopicPartition(record.topic, record.partition)
     return RecordDeserializationError(tp, record.offset, record, cause, part)
+
+
+# -- unreadable records
+
+# Seconds between two log lines about unreadable records.
+_UNREADABLE_LOG_INTERVAL = 60.0
+
+
+class UnreadableRecords:
+    """Handles records that cannot be deserialized, for `on_deserialization_error` "skip" and "raw":
+    counts them, and logs at most one a minute. Owns the time of the next log line."""
+
+    def __init__(
+        self, log: SubjectLog, meter: ConsumerMeter | ShareMeter, is_kept: bool, outcome: str
+    ) -> None:
+        """
+        Args:
+            log: The log of the consumer.
+            meter: Counts the records.
+            is_kept: Whether the records are returned with their bytes, or left out.
+            outcome: What happens to the records, for the log.
+        """
+        self._log = log
+        self._meter = meter
+        self._is_kept = is_kept
+        self._outcome = outcome
+        self._quiet_until = 0.0
+        self._unlogged = 0
+
+    def __call__(self, error: RecordDeserializationError) -> bool:
+        """Count a record, and return whether it is to be returned."""
+        self._meter.unreadable(error.topic_partition.topic)
+        self._write(error)
+        if self._is_kept:
+            vars(error.record)["deserialization_error"] = error
+        return self._is_kept
+
+    def _write(self, error: RecordDeserializationError) -> None:
+        now = _clock.running_time()
+        if now < self._quiet_until:
+            self._unlogged += 1
+            return
+        before = f"; {self._unlogged} such records before were not logged" if self._unlogged else ""
+        self._unlogged = 0
+        self._quiet_until = now + _UNREADABLE_LOG_INTERVAL
+        self._log.warning(
+            "the %s deserializer raised %r for offset %d of %s; the record is %s%s",
+            error.part,
+            error.cause,
+            error.offset,
+            error.topic_partition,
+            self._outcome,
+            before,
+        )
+
+
+def unreadable_records(
+    policy: str, log: SubjectLog, meter: ConsumerMeter | ShareMeter, skipped: str
+) -> UnreadableRecords | None:
+    """Return the handler of unreadable records for an `on_deserialization_error`; None if their
+    errors are raised. `skipped`: what happens to the records with "skip", for the log."""
+    if policy == "raise":
+        return None
+    is_kept = policy == "raw"
+    return UnreadableRecords(log, meter, is_kept, "returned with its bytes" if is_kept else skipped)

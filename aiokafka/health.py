@@ -196,6 +196,10 @@ class ShareConsumerHealth(_Plain):
     stalled: tuple[StalledWait, ...] = ()
     """The waits of more than five seconds, the oldest first."""
 
+    unreadable: int = 0
+    """Number of records since the start that a deserializer could not read, and that were rejected
+    or returned as bytes (`on_deserialization_error`)."""
+
     defaults: tuple[str, ...] = ()
     """The options from defaults of the process with their sources; see `aiokafka.defaults`."""
 

@@ -406,6 +406,14 @@ class ShareConsumerOptions(ClientOptions, total=False):
     """Maximum number of records that getmany returns, and number of records to acquire with one
     fetch from a broker. Default: 500."""
 
+    on_deserialization_error: Literal["raise", "skip", "raw"]
+    """What to do with a record if a deserializer raises an exception. raise: raise
+    RecordDeserializationError once. skip: reject the record, so that it is not delivered again; a
+    broker with dead letters (Kafka 4.4) copies it to the dead-letter topic. raw: return the record
+    with its key and value as bytes, and the error in record.deserialization_error; it is
+    acknowledged like other records. With skip and raw, the consumer logs a warning and counts the
+    record in health().unreadable. Default: "raise"."""
+
     fetch_max_wait_ms: float
     """Maximum time that a broker waits for fetch_min_bytes before it responds to a fetch. Default:
     500."""
@@ -430,3 +438,6 @@ class ShareConsumerOptions(ClientOptions, total=False):
     interceptors: Sequence[ConsumerInterceptor]
     """Interceptors that get the records before they are returned, and may change them; called in
     this order. Default: ()."""
+
+    metrics_collector: ConsumerMetricsCollector | None
+    """Is called after fetches, for returned records, and after acknowledgements. Default: None."""

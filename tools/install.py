@@ -1,13 +1,15 @@
 """Install this checkout into the environment of the interpreter, and report the progress.
 
-With `--dependencies`, install its dependencies only, for a run of the checkout as it is. pip prints
-either nothing or everything, and compiling takes minutes. This prints a line when a step begins,
-and the number of compiled modules while the compiler runs. After a failure it prints all of pip's
-output.
+With `--dependencies`, install its dependencies only, for a run of the checkout as it is; with
+`--group NAME`, the packages of a dependency group. pip prints either nothing or everything, and
+compiling takes minutes. This prints a line when a step begins, and the number of compiled modules
+while the compiler runs. After a failure it prints all of pip's output.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install")
+_PIP = ("-m", "pip", "--disable-pip-version-check")
 _CYTHON = re.compile(r"\[\s*(\d+)/(\d+)\] Cythonizing (\S+)")
 _COMPILER = re.compile(r"building '([\w.]+)' extension")
 _STEPS = {
@@ -60,20 +62,43 @@ class Progress:
         print(f"  {self._last - self._began:4.0f} s  {text}", flush=True)
 
 
-def dependencies() -> list[str]:
-    """Return the requirements of the package."""
+def project() -> dict[str, Any]:
+    """Return the content of `pyproject.toml`."""
     if sys.version_info >= (3, 11):
         import tomllib as toml
     else:
+        _install_pip()
         from pip._vendor import tomli as toml
-    project: dict[str, Any] = toml.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return list(project["dependencies"])
+    found: dict[str, Any] = toml.loads((ROOT / "pyproject.toml").read_text())
+    return found
+
+
+def install_packages(requirements: list[str]) -> int:
+    """Install packages into the environment. Returns pip's exit code.
+
+    An environment without pip uses that of the interpreter it was made by, if that is 22.3 or
+    later. Otherwise it gets a pip of its own, which takes much longer.
+    """
+    if importlib.util.find_spec("pip") is None:
+        base = str(Path(sys.executable).resolve())
+        command = [base, *_PIP, "--python", sys.executable, "install", "-q", *requirements]
+        if subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0:
+            return 0
+        _install_pip()
+    return subprocess.run([sys.executable, *_PIP, "install", "-q", *requirements]).returncode
+
+
+def _install_pip() -> None:
+    if importlib.util.find_spec("pip") is None:
+        subprocess.run([sys.executable, "-m", "ensurepip"], stdout=subprocess.DEVNULL, check=True)
+        importlib.invalidate_caches()
 
 
 def install() -> int:
     """Install the checkout. Returns pip's exit code."""
     is_pure = os.environ.get("AIOKAFKA_NO_EXTENSIONS", "") not in ("", "0")
-    modules = len(list((ROOT / "aiokafka").rglob("*.pxd")))
+    sources = [path.with_suffix(".py") for path in (ROOT / "aiokafka").rglob("*.pxd")]
+    modules = len([path for path in sources if path.exists()])
     if not is_pure:
         print(
             f"Compiling {modules} modules on {os.cpu_count()} cores: 2 to 4 minutes on two. "
@@ -84,7 +109,7 @@ def install() -> int:
     output: list[str] = []
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [*_PIP, "-v", "-e", "."],
+        [sys.executable, *_PIP, "install", "-v", "-e", "."],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -102,6 +127,9 @@ def install() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--dependencies"]:
-        sys.exit(subprocess.run([*_PIP, "-q", *dependencies()]).returncode)
+    match sys.argv[1:]:
+        case ["--dependencies"]:
+            sys.exit(install_packages(project()["project"]["dependencies"]))
+        case ["--group", name]:
+            sys.exit(install_packages(project()["dependency-groups"][name]))
     sys.exit(install())

@@ -10,6 +10,7 @@ from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import (
     MISSING,
     Choice,
+    Instance,
     Number,
     Option,
     Options,
@@ -19,6 +20,7 @@ from aiokafka._config.options import (
     option,
 )
 from aiokafka._subject import Subject
+from aiokafka.metrics import ConsumerMetricsCollector
 
 if TYPE_CHECKING:
     from aiokafka.interceptors import ConsumerInterceptor
@@ -106,9 +108,24 @@ class ShareConsumerConfig(Options):
         awaits. If it raises an exception, records before this one are returned first; then a call
         raises RecordDeserializationError with the raw record. With
         implicit acknowledgement the record is released, or rejected if the exception is
-        RejectRecord; with explicit acknowledgement the application acknowledges error.record.""",
+        RejectRecord; with explicit acknowledgement the application acknowledges error.record. See
+        on_deserialization_error.""",
         annotation="Callable[..., Any] | None",
         when="If values are not bytes.",
+    )
+    on_deserialization_error: str = option(
+        Choice(("raise", "skip", "raw")),
+        "on_deserialization_error",
+        "raise",
+        """What to do with a record if a deserializer raises an exception. raise: raise
+        RecordDeserializationError once. skip: reject the record, so that it is not delivered again;
+        a broker with dead letters (Kafka 4.4) copies it to the dead-letter topic. raw: return the
+        record with its key and value as bytes, and the error in record.deserialization_error; it is
+        acknowledged like other records. With skip and raw, the consumer logs a warning and counts
+        the record in health().unreadable.""",
+        java="",
+        when="""To skip if unreadable records may be lost, or the group has a dead-letter topic; to
+        raw to send them elsewhere.""",
     )
     fetch_max_wait: float = _of_consumers("fetch_max_wait")
     fetch_min_bytes: int = _of_consumers("fetch_min_bytes")
@@ -117,6 +134,14 @@ class ShareConsumerConfig(Options):
     default_api_timeout: float = _of_consumers("default_api_timeout")
     check_crcs: bool = _of_consumers("check_crcs")
     interceptors: tuple[ConsumerInterceptor, ...] = _of_consumers("interceptors")
+    metrics_collector: ConsumerMetricsCollector | None = option(
+        Instance(ConsumerMetricsCollector),
+        "metrics_collector",
+        None,
+        "Is called after fetches, for returned records, and after acknowledgements.",
+        java="metric.reporters",
+        when="To send metrics to a system for which there is no adapter in this package.",
+    )
 
     @property
     def is_explicit(self) -> bool:

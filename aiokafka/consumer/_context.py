@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from aiokafka._log import Guard, SubjectLog
 from aiokafka._reading import FencedEpochs
-from aiokafka._serialization import adapt_deserializer
+from aiokafka._serialization import UnreadableRecords, adapt_deserializer, unreadable_records
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.errors import IllegalStateError, RecordDeserializationError
+from aiokafka.errors import IllegalStateError
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
 from aiokafka.record.header import count_records
@@ -253,57 +253,6 @@ class ConsumerMeter:
             )
 
 
-# -- unreadable records
-
-# Seconds between two log lines about unreadable records.
-_UNREADABLE_LOG_INTERVAL = 60.0
-
-
-class UnreadableRecords:
-    """Handles records that cannot be deserialized, for `on_deserialization_error` "skip" and "raw":
-    counts them, and logs at most one a minute. Owns the time of the next log line."""
-
-    def __init__(self, log: SubjectLog, meter: ConsumerMeter, is_kept: bool) -> None:
-        """
-        Args:
-            log: The log of the consumer.
-            meter: Counts the records.
-            is_kept: Whether the records are returned with their bytes, or skipped.
-        """
-        self._log = log
-        self._meter = meter
-        self._is_kept = is_kept
-        self._loop = asyncio.get_running_loop()
-        self._quiet_until = 0.0
-        self._unlogged = 0
-
-    def __call__(self, error: RecordDeserializationError) -> bool:
-        """Count a record, and return whether it is to be returned."""
-        self._meter.unreadable(error.topic_partition.topic)
-        self._write(error)
-        if self._is_kept:
-            vars(error.record)["deserialization_error"] = error
-        return self._is_kept
-
-    def _write(self, error: RecordDeserializationError) -> None:
-        now = self._loop.time()
-        if now < self._quiet_until:
-            self._unlogged += 1
-            return
-        before = f"; {self._unlogged} such records before were not logged" if self._unlogged else ""
-        self._unlogged = 0
-        self._quiet_until = now + _UNREADABLE_LOG_INTERVAL
-        self._log.warning(
-            "the %s deserializer raised %r for offset %d of %s; the record is %s%s",
-            error.part,
-            error.cause,
-            error.offset,
-            error.topic_partition,
-            "returned with its bytes" if self._is_kept else "skipped",
-            before,
-        )
-
-
 # -- the context
 
 
@@ -329,7 +278,9 @@ class ConsumerContext:
         self.interception: Final = _interception(config, subject)
         self.key_deserializer: Final = adapt_deserializer(config.key_deserializer)
         self.value_deserializer: Final = adapt_deserializer(config.value_deserializer)
-        self.on_unreadable: Final = _unreadable_records(config, subject, self.meter)
+        self.on_unreadable: Final[UnreadableRecords | None] = unreadable_records(
+            config.on_deserialization_error, subject, self.meter, "skipped"
+        )
         if self.interception is not None:
             queue.buffer.set_interceptor(self.interception.begin)
 
@@ -346,15 +297,6 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> ConsumerInterc
     from aiokafka._interception import ConsumerInterception
 
     return ConsumerInterception(config.interceptors, subject, config.introduction)
-
-
-def _unreadable_records(
-    config: ConsumerConfig, subject: SubjectLog, meter: ConsumerMeter
-) -> UnreadableRecords | None:
-    """Return the handler of unreadable records; None if their errors are raised."""
-    if config.on_deserialization_error == "raise":
-        return None
-    return UnreadableRecords(subject, meter, config.on_deserialization_error == "raw")
 
 
 def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:

@@ -6,10 +6,14 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._typing import later
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.metrics._values import Distribution, Metric, MetricKind, MetricsSnapshot
+    from aiokafka.share.acquired import AcknowledgeType
+else:
+    AcknowledgeType = later("aiokafka.share.acquired.AcknowledgeType")
 
 __all__ = [
     "ConsumerMetricsCollector",
@@ -117,7 +121,11 @@ class NullProducerMetricsCollector(ProducerMetricsCollector):
 
 
 class ConsumerMetricsCollector(_Collector):
-    """Receives the events of a consumer. Pass an instance of a subclass as `metrics_collector=`.
+    """Receives the events of a consumer or share consumer. Pass an instance of a subclass as
+    `metrics_collector=`.
+
+    A share consumer has no position, so that it calls neither `on_records_lag` nor the methods for
+    commits. Only a share consumer calls the methods for acknowledgements.
 
     Override the methods for the events that you need; by default they do nothing. The consumer
     calls them in the event loop, with keyword arguments, so they must be fast. An exception is
@@ -138,7 +146,9 @@ class ConsumerMetricsCollector(_Collector):
 
         `fetch_seconds` is the response time, including the time that the broker waited for records.
         `record_count` and `size_bytes` are those of the compressed batches in the response, so they
-        include records before the position and records of aborted transactions.
+        include records before the position and records of aborted transactions. For a share
+        consumer `record_count` is the number of offsets that the fetch has acquired, and the method
+        is called only for partitions of which it has acquired some.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:
@@ -152,7 +162,7 @@ class ConsumerMetricsCollector(_Collector):
         """Called when records were returned to the application.
 
         For `getmany`, it is called at the end of each call. For `getone`, it is called when all
-        records of a fetch response were returned.
+        records of a fetch response were returned; by a share consumer, at the end of each call.
         """
 
     def on_records_lag(self, *, topic: str, partition: int, lag: int) -> None:
@@ -175,6 +185,18 @@ class ConsumerMetricsCollector(_Collector):
         commit_seconds: float,
     ) -> None:
         """Called when a commit has finally failed, after its retries."""
+
+    def on_records_acknowledged(
+        self, *, topic: str, partition: int, acknowledge_type: AcknowledgeType, record_count: int
+    ) -> None:
+        """Called when a broker has stored acknowledgements of a share consumer, or has renewed
+        acquisition locks."""
+
+    def on_acknowledgement_failed(
+        self, *, topic: str, partition: int, record_count: int, exception: BaseException
+    ) -> None:
+        """Called when acknowledgements of a share consumer have finally failed: the records are
+        delivered again."""
 
 
 class NullConsumerMetricsCollector(ConsumerMetricsCollector):

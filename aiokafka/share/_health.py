@@ -90,7 +90,7 @@ class ShareHealthMonitor:
         if self._membership.error is not None:
             failures.append((now, self._membership.error))
         error_at, error = newest(failures, self._node_healths())
-        beat_at, fetched_at = self._membership.beat_at, self._fetcher.fetched_at
+        beat_at, fetched_at = self._membership.beat_at, self._fetcher.meter.fetched_at
         return ShareConsumerHealth(
             state=ConsumerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
@@ -101,6 +101,7 @@ class ShareHealthMonitor:
             pending_acknowledgements=acknowledgements.pending,
             failed_acknowledgements=acknowledgements.failed,
             expired=buffer.expired,
+            unreadable=self._fetcher.meter.unreadable_records,
             last_error=None if error is None else str(error) or repr(error),
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,

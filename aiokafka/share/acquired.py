@@ -17,6 +17,7 @@ from aiokafka.protocol.messages.share_groups import AcknowledgementBatch
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.share._metrics import ShareMeter
     from aiokafka.share.session import NodeShareSession
 
 __all__ = [
@@ -280,13 +281,14 @@ class Acknowledgements:
     3. `settle()` reports the outcome. An acknowledgement whose lock was lost is settled in step 1.
     """
 
-    def __init__(self, subject: str) -> None:
+    def __init__(self, subject: str, meter: ShareMeter) -> None:
         self.signal = Signal()
         """Notified when acknowledgements are settled."""
         self.counts = dict.fromkeys(AcknowledgeType, 0)
         self.failed = 0
         self._log = SubjectLog(log, subject)
         self._guard = Guard(self._log, "the acknowledgement commit callback")
+        self._meter = meter
         self._callback: OutcomeCallback | None = None
         self._has_warned = False
         self._number = 0
@@ -316,6 +318,11 @@ class Acknowledgements:
             growing.last = last
         else:
             self._create(acquisition, first, last, type_, is_delivered=True)
+
+    def finish(self, record: ShareRecord[Any, Any], type_: AcknowledgeType) -> None:
+        """Acknowledge a record that the application got, unless it was acknowledged before."""
+        if record._close():
+            self.acknowledge(record._acquisition, record.offset, record.offset, type_)
 
     def acknowledge_range(
         self, acquisition: Acquisition, first: int, last: int, type_: int
@@ -366,12 +373,14 @@ class Acknowledgements:
                 # A gap, or a renewal by the consumer itself.
                 if each.type == AcknowledgeType.RENEW:
                     self._note_renewal(each, error)
+                    self._meter.acknowledged(each.acquisition.tp, AcknowledgeType.RENEW, 1, error)
                 continue
             tp, count = each.acquisition.tp, each.last - each.first + 1
             if error is None:
                 self.counts[AcknowledgeType(each.type)] += count
             else:
                 self.failed += count
+            self._meter.acknowledged(tp, AcknowledgeType(each.type), count, error)
             self._note(each.number, tp, error)
             some = offsets.setdefault(tp, [])
             if each.is_delivered and self._callback is not None:

@@ -61,6 +61,8 @@ class AcquiredRecordSet:
         self.acquisition = acquisition
         self.nbytes = len(data)
         self._ranges = collections.deque(ranges)
+        self.acquired = sum(last - first + 1 for first, last, _ in self._ranges)
+        """The number of acquired offsets."""
         self._position = self._ranges[0][0]
         self._config = config
         self._acknowledgements = acknowledgements

@@ -49,6 +49,7 @@ from aiokafka.errors import (
     renewed,
 )
 from aiokafka.share._health import ShareHealthMonitor
+from aiokafka.share._metrics import ShareMeter, read_share_consumer
 from aiokafka.share.acquired import (
     Acknowledgements,
     AcknowledgeType,
@@ -139,7 +140,14 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
       an awaitable, which the call that reads awaits. If it raises an exception, records before this
       one are returned first; then a call raises RecordDeserializationError with the raw record.
       With implicit acknowledgement the record is released, or rejected if the exception is
-      RejectRecord; with explicit acknowledgement the application acknowledges error.record.
+      RejectRecord; with explicit acknowledgement the application acknowledges error.record. See
+      on_deserialization_error.
+    - `on_deserialization_error="raise"`: What to do with a record if a deserializer raises an
+      exception. raise: raise RecordDeserializationError once. skip: reject the record, so that it
+      is not delivered again; a broker with dead letters (Kafka 4.4) copies it to the dead-letter
+      topic. raw: return the record with its key and value as bytes, and the error in
+      record.deserialization_error; it is acknowledged like other records. With skip and raw, the
+      consumer logs a warning and counts the record in health().unreadable.
     - `fetch_max_wait_ms=500`: Maximum time that a broker waits for fetch_min_bytes before it
       responds to a fetch.
     - `fetch_min_bytes=1`: Number of bytes that a broker waits for before it responds to a fetch, up
@@ -151,6 +159,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     - `check_crcs=True`: Verify the checksum of every fetched batch.
     - `interceptors=()`: Interceptors that get the records before they are returned, and may change
       them; called in this order.
+    - `metrics_collector=None`: Is called after fetches, for returned records, and after
+      acknowledgements.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
       they return the addresses of all other brokers. The port is 9092 if none is given. A function
       or coroutine function is called whenever the client connects to them, also after an outage of
@@ -301,7 +311,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         given_topics = topic_names(topics)
         with made_for(None, name) as self._loop:
             self._client = client = AIOKafkaClient(config.client, subject=config.subject)
-            self._acknowledgements = Acknowledgements(config.subject)
+            self._meter = meter = ShareMeter(SubjectLog(log, config.subject), config)
+            self._acknowledgements = Acknowledgements(config.subject, meter)
             self._buffer = ShareBuffer()
             self._membership = membership = ShareMembership(client, config)
             self._monitor = monitor = ShareHealthMonitor(client, config, membership)
@@ -316,11 +327,12 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
                 self._owner,
                 self._acknowledgements,
                 self._buffer,
+                meter,
             )
             membership.begin(fetcher)
             monitor.begin(fetcher, self._owner)
             self._renewals = LockRenewals(fetcher)
-            self._deserializers = Deserializers(config)
+            self._deserializers = Deserializers(config, self._acknowledgements, meter)
             self._interception = _interception(config)
         self._explicit = self._acknowledgements if config.is_explicit else None
         """The acknowledgements, while the application may acknowledge records."""
@@ -617,6 +629,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         if not self._topics:
             raise IllegalStateError("nothing to read: call subscribe() first")
         self._accept_delivered()
+        await self._let_others_run()
+
+    async def _let_others_run(self) -> None:
         now = self._loop.time()
         if now - self._yielded_at > _YIELD_AFTER:
             self._yielded_at = now
@@ -631,15 +646,17 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         began_at = self._loop.time()
         while True:
             self._check()
-            taken = self._buffer.take(limit)
+            found = taken = self._buffer.take(limit)
             if not as_bytes or self._interception is not None:
                 taken = await self._deserializers.convert(taken, self._buffer)
             if taken and self._interception is not None:
                 taken = await self._intercept(taken, began_at)
-                if not taken:
-                    continue
             if taken:
                 return taken
+            if found:
+                # All records were rejected, or dropped by interceptors. There may be many of them.
+                await self._let_others_run()
+                continue
             if deadline is not None and deadline <= self._loop.time():
                 self._buffer.want(demand)
                 return []
@@ -665,7 +682,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     def _note_delivered(self, taken: list[Run]) -> None:
         for run in taken:
             run[0]._acquisition.deliver(len(run))
-            self._fetcher.note_delivered(len(run))
+        self._meter.delivered(taken)
 
     @contextlib.contextmanager
     def _undecodable(self) -> Iterator[None]:
@@ -677,7 +694,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             record: Any = error.record
             record._acquisition.deliver(1)
             if not self._given.is_explicit:
-                self._finish_record(record, outcome_type(type(error.cause)))
+                self._acknowledgements.finish(record, outcome_type(type(error.cause)))
             raise
 
     async def _intercept(self, taken: list[Run], began_at: float) -> list[Run]:
@@ -701,7 +718,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         for record in records:
             if (id(record._acquisition), record.offset) not in present:
                 record._acquisition.deliver(1)
-                self._finish_record(record, AcknowledgeType.ACCEPT)
+                self._acknowledgements.finish(record, AcknowledgeType.ACCEPT)
         return list(runs(kept))
 
     # -- acknowledgement ---------------------------------------------------------------------------
@@ -765,12 +782,6 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         if not record._is_open:
             raise IllegalStateError(f"{_place(record)} was acknowledged before")
 
-    def _finish_record(self, record: ShareRecord[Any, Any], type_: AcknowledgeType) -> None:
-        """Acknowledge a record, unless it was acknowledged before."""
-        if record._close():
-            offset = record.offset
-            self._acknowledgements.acknowledge(record._acquisition, offset, offset, type_)
-
     def _drop_if_lost(self, record: ShareRecord[Any, Any]) -> bool:
         """Drop a record whose acquisition lock was lost or has expired; return whether it was."""
         acquisition = record._acquisition
@@ -803,7 +814,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
                     self._acknowledgements.acknowledge(run[0]._acquisition, first, last, type_)
                 else:  # an interceptor may return a record twice
                     for record in run:
-                        self._finish_record(record, type_)
+                        self._acknowledgements.finish(record, type_)
 
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
         """Send the pending acknowledgements, and wait for their outcome. Return by partition None,
@@ -914,8 +925,6 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
     def metrics(self) -> MetricsSnapshot:
         """Return the metrics of the consumer, at any time."""
-        from aiokafka.share._metrics import read_share_consumer
-
         return read_share_consumer(
             self._client,
             self._given,

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._serialization import adapt_deserializer, deserialize, not_deserialized
+from aiokafka._log import SubjectLog
+from aiokafka._serialization import (
+    adapt_deserializer,
+    deserialize,
+    not_deserialized,
+    unreadable_records,
+)
 from aiokafka.errors import RecordDeserializationError
-from aiokafka.share.acquired import runs
+from aiokafka.share.acquired import Acknowledgements, AcknowledgeType, runs
 
 if TYPE_CHECKING:
     from aiokafka._config.share import ShareConsumerConfig
+    from aiokafka.share._metrics import ShareMeter
     from aiokafka.share.acquired import Run, ShareRecord
     from aiokafka.share.buffer import ShareBuffer
 
 __all__ = ["Deserializers"]
+
+log = logging.getLogger("aiokafka.share")
 
 # Results of these types are no awaitables, so they need no check.
 _PLAIN = frozenset({type(None), bool, bytes, dict, float, int, list, str})
@@ -29,41 +39,61 @@ class Deserializers:
     puts them back.
     """
 
-    def __init__(self, config: ShareConsumerConfig) -> None:
+    def __init__(
+        self, config: ShareConsumerConfig, acknowledgements: Acknowledgements, meter: ShareMeter
+    ) -> None:
+        self._acknowledgements = acknowledgements
+        self._on_unreadable = unreadable_records(
+            config.on_deserialization_error, SubjectLog(log, config.subject), meter, "rejected"
+        )
         self._key = adapt_deserializer(config.key_deserializer)
         self._value = adapt_deserializer(config.value_deserializer)
 
     async def convert(self, taken: list[Run], buffer: ShareBuffer) -> list[Run]:
-        """Deserialize records and return them. If a deserializer raises, return the records before,
-        and put the others back; raise RecordDeserializationError if it is the first record. If the
-        call is cancelled, put all records back."""
+        """Deserialize records and return them, without those that `on_deserialization_error`
+        rejects. If the error of a deserializer is to be raised, return the records before, and put
+        the others back; raise RecordDeserializationError if it is the first record. If the call is
+        cancelled, put all records back that were not rejected."""
         if self._key is None and self._value is None:
             return taken
         records = [record for run in taken for record in run]
+        kept: list[ShareRecord[Any, Any]] = []
         done = 0
         try:
             for record in records:
-                await self.convert_one(record)
+                if await self.convert_one(record):
+                    kept.append(record)
+                else:
+                    record._acquisition.deliver(1)
+                    self._acknowledgements.finish(record, AcknowledgeType.REJECT)
                 done += 1
         except RecordDeserializationError:
             buffer.put_back(records[max(done, 1) :])
             if done:
-                return list(runs(records[:done]))
+                return list(runs(kept))
             raise
         except BaseException:
-            buffer.put_back(records)
+            buffer.put_back([*kept, *records[done:]])
             raise
-        return taken
+        return taken if len(kept) == len(records) else list(runs(kept))
 
-    async def convert_one(self, record: ShareRecord[Any, Any]) -> None:
-        """Deserialize a record, unless that was done before. Raises RecordDeserializationError."""
+    async def convert_one(self, record: ShareRecord[Any, Any]) -> bool:
+        """Deserialize a record, unless that was done before; return False if it is to be rejected.
+        Raises RecordDeserializationError if the error is to be raised."""
         if not record._is_raw:
-            return
-        key = await self._convert(record, "key", self._key, record.key)
-        value = await self._convert(record, "value", self._value, record.value)
+            return True
+        try:
+            key = await self._convert(record, "key", self._key, record.key)
+            value = await self._convert(record, "value", self._value, record.value)
+        except RecordDeserializationError as error:
+            if self._on_unreadable is None:
+                raise
+            record._is_raw = False
+            return self._on_unreadable(error)
         # Set key and value only after both deserializers have returned: if one raises, its error
         # has the record with the bytes.
         record.key, record.value, record._is_raw = key, value, False
+        return True
 
     async def _convert(
         self, record: ShareRecord[Any, Any], part: str, deserializer: Any, data: Any

@@ -22,6 +22,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._config.share import ShareConsumerConfig
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.share._metrics import ShareMeter
 
 __all__ = ["DEFAULT_LOCK_TIMEOUT", "ShareFetcher"]
 
@@ -47,21 +48,16 @@ class ShareFetcher:
         tasks: TaskOwner,
         acknowledgements: Acknowledgements,
         buffer: ShareBuffer,
+        meter: ShareMeter,
     ) -> None:
         self.client = client
         self.config = config
         self.member_id = member_id
         self.acknowledgements = acknowledgements
         self.buffer = buffer
+        self.meter = meter
         self.lock_timeout = DEFAULT_LOCK_TIMEOUT
         self.is_lock_timeout_known = False
-        self.fetched_at: float | None = None
-        """The loop time of the last response to a fetch."""
-        self.fetches = 0
-        self.records = 0
-        """Records that the application has got."""
-        self.size = 0
-        """Bytes of fetched record sets."""
         self.leaderless_since: float | None = None
         """The loop time since which there are `leaderless` partitions."""
         self.partitions: dict[TopicIdPartition, TopicPartition] = {}
@@ -89,18 +85,6 @@ class ShareFetcher:
         """Make all sessions check what to send."""
         for node in self._nodes.values():
             node.wake()
-
-    def note_response(self, lock_timeout: float, size: int) -> None:
-        """Record a response to a fetch, the timeout of acquisition locks in it (seconds), and the
-        size of its records in bytes."""
-        self.fetches += 1
-        self.size += size
-        self.fetched_at = self._loop.time()
-        self.note_lock_timeout(lock_timeout)
-
-    def note_delivered(self, count: int) -> None:
-        """Count records that the application gets."""
-        self.records += count
 
     def note_lock_timeout(self, lock_timeout: float) -> None:
         """Record the timeout of acquisition locks that a broker reported (seconds)."""

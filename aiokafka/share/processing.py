@@ -138,7 +138,7 @@ class Processing(AbstractAsyncContextManager[ShareRecord[KT, VT]], Generic[KT, V
         traceback: TracebackType | None,
     ) -> bool:
         self._consumer._renewals.remove(self._record)
-        self._consumer._finish_record(self._record, outcome_type(kind))
+        self._consumer._acknowledgements.finish(self._record, outcome_type(kind))
         return kind is not None and issubclass(kind, RejectRecord)
 
 
@@ -237,13 +237,15 @@ class ShareProcessor:
         """Run the handler, and acknowledge the record by its outcome."""
         kind: type[BaseException] | None = asyncio.CancelledError
         try:
-            await self._consumer._deserializers.convert_one(record)
-            result = self._handler(record)
-            if inspect.isawaitable(result):
-                await result
+            if await self._consumer._deserializers.convert_one(record):
+                result = self._handler(record)
+                if inspect.isawaitable(result):
+                    await result
+                else:
+                    check_result(result)
+                kind = None
             else:
-                check_result(result)
-            kind = None
+                kind = RejectRecord
         except RejectRecord as error:
             kind = type(error)
         except RecordDeserializationError as error:
@@ -259,14 +261,14 @@ class ShareProcessor:
             self._warn(record, repr(error))
         finally:
             self._consumer._renewals.remove(record)
-            self._consumer._finish_record(record, outcome_type(kind))
+            self._consumer._acknowledgements.finish(record, outcome_type(kind))
 
     def _on_done(self, record: ShareRecord[Any, Any], task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if task.cancelled():
             # A task that is cancelled before its first step runs no `finally`.
             self._consumer._renewals.remove(record)
-            self._consumer._finish_record(record, AcknowledgeType.RELEASE)
+            self._consumer._acknowledgements.finish(record, AcknowledgeType.RELEASE)
         self._ended.notify()
 
     def _on_undecodable(self, error: RecordDeserializationError) -> None:
@@ -274,7 +276,7 @@ class ShareProcessor:
         self._log.warning("a record cannot be read: %s", error)
         record: Any = error.record
         record._acquisition.deliver(1)
-        self._consumer._finish_record(record, outcome_type(type(error.cause)))
+        self._consumer._acknowledgements.finish(record, outcome_type(type(error.cause)))
 
     def _warn(self, record: ShareRecord[Any, Any], reason: str) -> None:
         self._log.warning(
@@ -291,4 +293,4 @@ class ShareProcessor:
         while self._waiting:
             record = self._waiting.popleft()
             self._consumer._renewals.remove(record)
-            self._consumer._finish_record(record, AcknowledgeType.RELEASE)
+            self._consumer._acknowledgements.finish(record, AcknowledgeType.RELEASE)

@@ -367,6 +367,7 @@ class NodeShareSession:
     async def _fetch(self, wanted: dict[TopicIdPartition, TopicPartition]) -> None:
         config, buffer = self._fetcher.config, self._fetcher.buffer
         sent: list[Acknowledgement] = []
+        sent_at = self._loop.time()
         try:
             connection = await self._connect()
             if self.session.is_open:
@@ -379,12 +380,14 @@ class NodeShareSession:
             request.max_records = request.batch_size = max(1, buffer.demand)
             request.share_acquire_mode = _ACQUIRE_MODES[config.share_acquire_mode]
             with self.health.asked("ShareFetch", config.fetch_max_wait):
+                sent_at = self._loop.time()
                 response = await connection.request(
                     request,
                     version=connection.pick(ShareFetchRequest),
                     timeout=config.client.request_timeout + config.fetch_max_wait,
                 )
         except KafkaError as error:
+            self._fetcher.meter.fetch_failed(wanted.values(), error)
             self._fail_request(sent, error)
             return
         except BaseException:
@@ -393,7 +396,7 @@ class NodeShareSession:
             )
             raise
         if self._is_accepted(response.error_code, response.error_message, sent):
-            self._on_fetched(response, sent)
+            self._on_fetched(response, sent, sent_at)
 
     async def _acknowledge(self, is_last: bool = False) -> None:
         config = self._fetcher.config
@@ -478,17 +481,18 @@ class NodeShareSession:
         if isinstance(error, GroupAuthorizationFailedError):
             error = GroupAuthorizationFailedError(self._fetcher.config.group_id)
         if not (is_transient(error) or isinstance(error, _SESSION_ERRORS)):
+            self._fetcher.meter.fetch_failed(self._partitions.values(), error)
             self._fetcher.buffer.fail(renewed(error))
         # A lost session is opened again at once, but not again and again.
         self._pause()
         return False
 
-    def _on_fetched(self, response: ShareFetchResponse, sent: list[Acknowledgement]) -> None:
+    def _on_fetched(
+        self, response: ShareFetchResponse, sent: list[Acknowledgement], sent_at: float
+    ) -> None:
         fetcher = self._fetcher
         now = self._loop.time()
-        lock_timeout = response.acquisition_lock_timeout_ms / 1000
-        size = sum(len(p.records or b"") for topic in response.responses for p in topic.partitions)
-        fetcher.note_response(lock_timeout, size)
+        fetcher.note_lock_timeout(response.acquisition_lock_timeout_ms / 1000)
         acknowledged = dict(by_partition(sent))
         fetched: list[AcquiredRecordSet] = []
         failed: list[TopicIdPartition] = []
@@ -515,6 +519,11 @@ class NodeShareSession:
         if failed:
             self._retry_at.update(dict.fromkeys(failed, now + self._backoff.next()))
         self._reset_backoff(now)
+        fetcher.meter.responded(
+            sent_at,
+            response.throttle_time_ms,
+            [(each.acquisition.tp, each.acquired, each.nbytes) for each in fetched],
+        )
         fetcher.buffer.add(fetched)
 
     def _acquire(
@@ -545,7 +554,9 @@ class NodeShareSession:
             self._note_leader(tp, data, leaders)
             self._fetcher.client.request_metadata(f"{tp}: ShareFetch answered {error.__name__}")
         elif not is_transient(error):
-            self._fetcher.buffer.fail(for_partition(error, tp, "ShareFetch failed"))
+            failure = for_partition(error, tp, "ShareFetch failed")
+            self._fetcher.meter.fetch_failed([tp], failure)
+            self._fetcher.buffer.fail(failure)
 
     def _on_acknowledged(
         self, response: ShareAcknowledgeResponse, sent: list[Acknowledgement]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle, product
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -504,3 +505,21 @@ def test_a_large_group_in_racks() -> None:
     )
     assert quality(cluster, fewer, second) == (150 * 20**2, 0)
     assert all(set(half[name]) <= set(second[name]) for name in half)
+
+
+@pytest.mark.parametrize("assignor", STICKY)
+def test_a_large_group_in_racks_with_many_subscriptions(assignor: Sticky) -> None:
+    """The search for exchanges between racks would take minutes, and is left out."""
+    racks = [f"r{number % 6}" for number in range(120)]
+    names = [f"t{number}" for number in range(60)]
+    cluster = java_cluster(dict.fromkeys(names, 40), 2, sorted(set(racks)))
+    topics = [
+        [name for name in names if crc32(b"%s %d" % (name.encode(), member)) % 5]
+        for member in range(120)
+    ]
+    members = members_in(racks, topics)
+    plain = assign(assignor, cluster, without_racks(members))
+    found = assign(assignor, cluster, members)
+    assert sorted(map(len, found.values())) == sorted(map(len, plain.values()))
+    assert mismatches(cluster, members, found) < mismatches(cluster, members, plain)
+    assert assign(assignor, cluster, owning(assignor, members, found, 1)) == found

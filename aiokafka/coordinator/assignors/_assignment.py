@@ -173,6 +173,12 @@ def balance(
     return sharing.result()
 
 
+_MOST_EDGES = 3_000
+"""A search for exchanges between racks takes about 0.1 s with this number of edges, and the square
+of it with more; the event loop of the leader waits meanwhile. Members with the same subscription,
+however many, have far fewer edges."""
+
+
 class _Sharing:
     """An assignment that `balance()` builds. Members, and groups of partitions with the same
     subscribers and racks, are identified by numbers. `takers` has the subscribers of each group,
@@ -381,10 +387,16 @@ class _Sharing:
 
     def match_racks(self) -> None:
         """Exchange partitions along cycles of negative cost until there is none. Loads change only
-        if two members exchange theirs."""
+        if two members exchange theirs.
+
+        Does nothing if the graph is large (`_MOST_EDGES`): the racks that `deal()` has preferred
+        have to do.
+        """
         is_better = True
         while is_better:
             edges, members = self._graph()
+            if len(edges) > _MOST_EDGES:
+                return
             is_better = False
             # The cycles have no node in common, so an exchange along one affects no other.
             for cycle in _negative_cycles(edges):
