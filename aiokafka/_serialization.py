@@ -9,7 +9,8 @@ on as with a plain function.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterator
+import types
+from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +47,12 @@ class Suspended(Exception):
     a timeout, which is bound to the task.
     """
 
-    def __init__(self, steps: Iterator[Any], yielded: Any) -> None:
+    def __init__(self, steps: Any, yielded: Any, driver: object = None) -> None:
+        """`driver`: must not be collected before `steps` have ended, because it closes them."""
         super().__init__("an awaitable waits")
-        self._steps: Any = steps
+        self._steps = steps
         self._yielded = yielded
+        self._driver = driver
 
     def __await__(self) -> Generator[Any, Any, Any]:
         # The same as `yield from steps`, but the first step was taken already.
@@ -73,24 +76,52 @@ class Suspended(Exception):
             return stop.value
 
 
+@types.coroutine
+def _drive() -> Generator[Any, Any, None]:
+    """Run the coroutines that are sent, one after the other, and yield their results.
+
+    The end of a coroutine that another one awaits raises no StopIteration, unlike the end of
+    `send(None)`, which takes as long as the call of the coroutine.
+    """
+    result = None
+    while True:
+        steps = yield result
+        result = yield from steps
+
+
+_idle_drivers: list[Generator[Any, Any, None]] = []
+"""Drivers that wait for a coroutine. A serializer may itself send records, and loops may run in
+several threads, so a running driver is not in this list."""
+
+
+def _new_driver() -> Generator[Any, Any, None]:
+    driver = _drive()
+    next(driver)
+    return driver
+
+
 def first_step(result: Any) -> Any:
     """Run an awaitable up to its first suspension, in the task of the caller. Return its result, or
     raise its exception. Raises Suspended if it waits. Return anything but an awaitable as it is."""
-    steps: Any = result
-    if type(steps) is CoroutineType:
+    if type(result) is CoroutineType:
         try:
-            yielded = steps.send(None)
-        except StopIteration as stop:
-            return stop.value
-    elif inspect.isawaitable(result):
-        # A coroutine that `types.coroutine` has made of a generator has no `__await__`.
-        steps = steps.__await__() if hasattr(steps, "__await__") else steps
-        try:
-            yielded = next(steps)
-        except StopIteration as stop:
-            return stop.value
-    else:
+            driver: Any = _idle_drivers.pop()
+        except IndexError:
+            driver = _new_driver()
+        # An exception ends the driver, too.
+        yielded = driver.send(result)
+        if driver.gi_yieldfrom is not None:
+            raise Suspended(result, yielded, driver)
+        _idle_drivers.append(driver)
+        return yielded
+    if not inspect.isawaitable(result):
         return result
+    # A coroutine that `types.coroutine` has made of a generator has no `__await__`.
+    steps: Any = result.__await__() if hasattr(result, "__await__") else result
+    try:
+        yielded = next(steps)
+    except StopIteration as stop:
+        return stop.value
     raise Suspended(steps, yielded)
 
 

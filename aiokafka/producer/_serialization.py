@@ -31,6 +31,8 @@ def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
     """
     key, key_takes_context = adapt_serializer(key_serializer)
     value, value_takes_context = adapt_serializer(value_serializer)
+    if key is None and value_takes_context:
+        return _ContextValueSerializer(None, value, False, True)
     if key_takes_context or value_takes_context:
         return _ContextSerializers(key, value, key_takes_context, value_takes_context)
     return _ValueSerializer(None, value) if key is None else Serializers(key, value)
@@ -199,7 +201,7 @@ class _ContextSerializers(Serializers):
         except Exception as error:
             add_note(error, part, topic)
             raise
-        return key, value, _checked(pairs, given) if pairs else pairs, None
+        return key, value, _checked(pairs, given) if pairs else (), None
 
     def functions(
         self, topic: str | None, headers: list[Header]
@@ -210,6 +212,30 @@ class _ContextSerializers(Serializers):
         if self._value_takes_context and value is not None and topic is not None:
             value = _bind(value, SerializationContext(topic, _VALUE, headers))
         return key, value
+
+
+class _ContextValueSerializer(_ContextSerializers):
+    """A value serializer that takes a context, as with a schema registry."""
+
+    value: Callable[..., Any]
+
+    def serialize(
+        self, topic: str, key: Any, value: Any, headers: Iterable[Header] | None
+    ) -> _Outcome:
+        given = as_headers(headers) if headers else ()
+        if value is None and key is None:
+            return None, None, given, None
+        pairs = [*given]
+        try:
+            value = self.value(value, SerializationContext(topic, _VALUE, pairs))
+            if type(value) is not bytes and value is not None:
+                value = first_step(value)
+        except Suspended as suspended:
+            return _waiting(_finish_value(suspended, topic, key, pairs))
+        except Exception as error:
+            add_note(error, "value", topic)
+            raise
+        return key, value, _checked(pairs, given) if pairs else (), None
 
 
 _KEY, _VALUE = MessageField.KEY, MessageField.VALUE

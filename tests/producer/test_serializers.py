@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import types
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -666,3 +668,76 @@ async def test_a_second_argument_of_another_name_is_left_alone(cluster: FakeClus
     ) as producer:
         await producer.send_and_wait(TOPIC, "v", "k", 0)
     assert stored(cluster) == [(b"k", b"v")]
+
+
+# -- a serializer that is called while another one runs
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_serializer_that_sends_itself(cluster: FakeCluster, waits: bool) -> None:
+    """By the same producer, whose serializer runs in the serializer, also after one that failed."""
+    depths: list[int] = []
+
+    async def serialize(value: Any) -> bytes:
+        depths.append(value)
+        if waits:
+            await asyncio.sleep(0)
+        if value < 3:
+            await producer.send(TOPIC, value + 1, partition=0)
+        if value == 2:
+            raise ZeroDivisionError
+        return b"%d" % value
+
+    async with new_producer(cluster, value_serializer=serialize) as producer:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await producer.send(TOPIC, 0, partition=0)
+            await producer.send_and_wait(TOPIC, 9, partition=0)
+    assert depths == [0, 1, 2, 3, 9] * 2
+    assert values(cluster, 0) == [b"3", b"9"] * 2
+
+
+async def test_a_serializer_that_waits_is_closed_once(cluster: FakeCluster) -> None:
+    """By its end or by the cancellation, and not again when it is garbage-collected."""
+    closed: list[str] = []
+    gate = asyncio.Event()
+
+    async def serialize(value: Any) -> bytes:
+        try:
+            await gate.wait()
+        except BaseException as error:
+            closed.append(type(error).__name__)
+            raise
+        closed.append("end")
+        return b"v"
+
+    async with new_producer(cluster, value_serializer=serialize) as producer:
+        cancelled, kept = (asyncio.create_task(producer.send(TOPIC, "x")) for _ in range(2))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        gc.collect()
+        assert closed == ["CancelledError"]
+        gate.set()
+        await (await kept)
+        del cancelled, kept
+        gc.collect()
+        assert closed == ["CancelledError", "end"]
+
+
+def test_serializers_in_the_loops_of_threads() -> None:
+    def run(number: int) -> list[Any]:
+        async def main() -> list[Any]:
+            async with FakeCluster() as fake:
+                await fake.create_topic(TOPIC)
+                async with new_producer(fake, value_serializer=at_once) as producer:
+                    for count in range(500):
+                        await producer.send(TOPIC, f"{number}-{count}", partition=0)
+                return values(fake, 0)
+
+        return asyncio.run(main())
+
+    with ThreadPoolExecutor(4) as pool:
+        for number, found in enumerate(pool.map(run, range(4))):
+            assert found == [b"%d-%d" % (number, count) for count in range(500)]
