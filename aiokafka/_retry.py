@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_after_reading, timeout_at
 from aiokafka.errors import (
@@ -23,6 +23,7 @@ __all__ = [
     "Backoff",
     "OutOfTimeError",
     "RetryNodes",
+    "fail_late",
     "is_retriable",
     "until",
     "within",
@@ -140,6 +141,16 @@ def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[],
             return await attempt()
 
     return timed
+
+
+def fail_late(future: asyncio.Future[Any]) -> None:
+    """Fail `future` with asyncio.TimeoutError unless it is done: a callback for `loop.call_at`.
+
+    Where a caller awaits a future of its own, such a timer costs a third of `timeout_at`, which has
+    to interrupt a task.
+    """
+    if not future.done():
+        future.set_exception(asyncio.TimeoutError())
 
 
 # -- Choose a broker for a request that any broker can serve

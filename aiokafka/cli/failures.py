@@ -51,6 +51,9 @@ _MISSING = (
     errors.VoterNotFound,
 )
 
+# The texts of these errors, if they are more than a name, say all that their descriptions say.
+_DESCRIBED_BY_TEXT = (*_MISSING, errors.TopicAlreadyExistsError, errors.NonEmptyGroup)
+
 # Brokers do not tell users without DESCRIBE that a topic exists.
 _HIDDEN = " (or this user may not see it)"
 
@@ -136,7 +139,7 @@ def text_of(error: BaseException) -> str:
     subject, _, rest = text.partition(": ")
     if f"'{subject}'" in rest:
         text = rest  # such as "orders: Topic 'orders' already exists."
-    says_all = isinstance(error, (*_MISSING, errors.TopicAlreadyExistsError)) and " " in text
+    says_all = isinstance(error, _DESCRIBED_BY_TEXT) and " " in text
     meaning = error.description
     if says_all or not meaning or meaning.rstrip(".").lower() in text.lower():
         said = text.rstrip(".")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import _clock
 from aiokafka._compat import timeout_at
 from aiokafka._config.producer import ProducerConfig
-from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff, fail_late
 from aiokafka._typing import later
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
@@ -518,9 +518,11 @@ class PendingBatches:
             return
         flush = _Flush(pending, self._loop.create_future())
         self._flushes.append(flush)
+        timer = None
+        if deadline is not None:
+            timer = self._loop.call_at(deadline, fail_late, flush.future)
         try:
-            async with timeout_at(deadline):
-                await flush.future
+            await flush.future
         except asyncio.TimeoutError:
             if not flush.pending:
                 return  # finished in the loop iteration of the deadline
@@ -528,6 +530,8 @@ class PendingBatches:
                 f"{len(flush.pending)} batches were not delivered within the timeout of the flush"
             ) from None
         finally:
+            if timer is not None:
+                timer.cancel()
             self._flushes.remove(flush)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
 from aiokafka._partitions import as_partition, split_offset
+from aiokafka._retry import fail_late
 from aiokafka._tasks import TaskOwner
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -609,6 +610,13 @@ class TransactionRequests:
                 if pending is not None:
                     with pending.in_flight():
                         response = await connection.request(request, version=version)
+                elif connection.gate.is_open:
+                    future = connection.send_nowait(request, version)
+                    timer = future.get_loop().call_at(deadline, fail_late, future)
+                    try:
+                        response = await future
+                    finally:
+                        timer.cancel()
                 else:
                     async with timeout_at(deadline):
                         response = await connection.request(request, version=version)

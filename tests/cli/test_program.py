@@ -20,6 +20,7 @@ from aiokafka.errors import (
     AuthenticationFailedError,
     KafkaConnectionError,
     KafkaTimeoutError,
+    NonEmptyGroup,
     UnknownTopicOrPartitionError,
 )
 from tests.cli.support import ROOT, Cli, command_of, commands, environment, process
@@ -210,6 +211,12 @@ def test_errors_have_codes_and_lines() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell of Unix")
+def test_a_text_is_not_followed_by_a_description_that_says_the_same() -> None:
+    text = "group 'billing' has members: stop its consumers"
+    assert lines_of(NonEmptyGroup(text)) == [text]
+    assert lines_of(NonEmptyGroup("billing")) == ["billing. The group has members"]
+
+
 def test_closed_streams_are_one_line() -> None:
     program = f'"{sys.executable}" -m aiokafka'
     for line in (f"{program} completion bash >&-", f"{program} produce t -b 127.0.0.1:1 <&-"):
