@@ -199,6 +199,11 @@ class NodeShareSession:
     A session is lost if its connection closes, a request has no response, or the broker does not
     know the session. Then the outcome of the acknowledgements in flight is unknown, and the broker
     delivers the records again: all acknowledgements fail, also later ones.
+
+    Acquisition locks count from the moment when the request was sent: a broker acquires or renews
+    at any time between the request and the response. It delays the response for seconds if it
+    cannot store the acknowledgements in the request at once. If the locks counted from the
+    response, a record would be processed here after another member had got it.
     """
 
     def __init__(self, node_id: int, fetcher: ShareFetcher) -> None:
@@ -401,6 +406,7 @@ class NodeShareSession:
     async def _acknowledge(self, is_last: bool = False) -> None:
         config = self._fetcher.config
         sent: list[Acknowledgement] = []
+        sent_at = self._loop.time()
         try:
             connection = await self._connect()
             sent = self._take_queue()
@@ -411,6 +417,7 @@ class NodeShareSession:
             request = self.session.acknowledge_request(sent, is_last)
             request.group_id, request.member_id = config.group_id, self._fetcher.member_id
             with self.health.asked("ShareAcknowledge"):
+                sent_at = self._loop.time()
                 response = await connection.request(
                     request, version=connection.pick(ShareAcknowledgeRequest)
                 )
@@ -423,7 +430,7 @@ class NodeShareSession:
             )
             raise
         if self._is_accepted(response.error_code, response.error_message, sent):
-            self._on_acknowledged(response, sent)
+            self._on_acknowledged(response, sent, sent_at)
 
     async def _close_session(self) -> None:
         """Close the session: the broker releases the records that are not acknowledged."""
@@ -501,9 +508,8 @@ class NodeShareSession:
             for data in topic.partitions:
                 tip = TopicIdPartition(topic.topic_id, data.partition_index)
                 if tip in acknowledged:
-                    self._settle(
-                        tip, acknowledged.pop(tip), data.acknowledge_error_code, leaders, data
-                    )
+                    some = acknowledged.pop(tip)
+                    self._settle(tip, some, sent_at, data.acknowledge_error_code, leaders, data)
                 tp = self.session.known.get(tip)
                 if tp is None:
                     continue
@@ -511,7 +517,7 @@ class NodeShareSession:
                     failed.append(tip)
                     self._fail_partition(tp, for_code(data.error_code), leaders, data)
                 elif data.acquired_records:
-                    found = self._acquire(tip, tp, data, now + fetcher.lock_timeout)
+                    found = self._acquire(tip, tp, data, sent_at + fetcher.lock_timeout)
                     if found is not None:
                         fetched.append(found)
         self._settle_missing(acknowledged)
@@ -559,7 +565,7 @@ class NodeShareSession:
             self._fetcher.buffer.fail(failure)
 
     def _on_acknowledged(
-        self, response: ShareAcknowledgeResponse, sent: list[Acknowledgement]
+        self, response: ShareAcknowledgeResponse, sent: list[Acknowledgement], sent_at: float
     ) -> None:
         if response.acquisition_lock_timeout_ms > 0:
             self._fetcher.note_lock_timeout(response.acquisition_lock_timeout_ms / 1000)
@@ -569,7 +575,8 @@ class NodeShareSession:
             for data in topic.partitions:
                 tip = TopicIdPartition(topic.topic_id, data.partition_index)
                 if tip in acknowledged:
-                    self._settle(tip, acknowledged.pop(tip), data.error_code, leaders, data)
+                    some = acknowledged.pop(tip)
+                    self._settle(tip, some, sent_at, data.error_code, leaders, data)
         self._settle_missing(acknowledged)
         self._update_leaders(leaders, response)
         self._reset_backoff(self._loop.time())
@@ -578,6 +585,7 @@ class NodeShareSession:
         self,
         tip: TopicIdPartition,
         sent: list[Acknowledgement],
+        sent_at: float,
         error_code: int,
         leaders: dict[TopicPartition, tuple[int, int]],
         data: PartitionData | AcknowledgePartitionData,
@@ -588,10 +596,9 @@ class NodeShareSession:
         records. After another retriable error (the broker could not store the group's state) the
         records are still acquired, so the acknowledgements are sent again until the locks expire.
         """
-        now = self._loop.time()
         acknowledgements, tp = self._fetcher.acknowledgements, sent[0].acquisition.tp
         if not error_code:
-            expires_at = now + self._fetcher.lock_timeout
+            expires_at = sent_at + self._fetcher.lock_timeout
             for each in sent:
                 if each.type == AcknowledgeType.RENEW:
                     each.acquisition.renew(each.first, expires_at)
@@ -604,6 +611,7 @@ class NodeShareSession:
             self._note_leader(tp, data, leaders)
             self._fetcher.client.request_metadata(f"{tp}: an acknowledgement failed")
         elif is_transient(error) and not self._is_closing:
+            now = self._loop.time()
             again = [each for each in sent if each.expires_at > now]
             sent = [each for each in sent if each.expires_at <= now]
             if again:

@@ -25,7 +25,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest, ShareFetchRequest
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
 from tests.support.share import T0, Start, fill, is_empty, offsets, take
 
 
@@ -437,3 +437,20 @@ async def test_records_behind_a_gap_have_the_delivery_count_of_their_own_range(
     records = await take(consumer, 5)
     found = [(record.offset, record.delivery_count) for record in records]
     assert found == [(2, 1), (4, 1), (5, 1), (6, 3), (7, 1)]
+
+
+async def test_locks_count_from_the_request(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    # For the consumer, the broker may have acquired the record at once, and responded late.
+    cluster.intercept(ShareFetchRequest, Delay(10.5), times=1)
+    (record,) = await take(consumer, 1)
+    assert record.delivery_count == 2
+    assert consumer.health().expired == 1
+    await asyncio.sleep(6)
+    cluster.intercept(ShareAcknowledgeRequest, Delay(3), times=1)
+    consumer.acknowledge(record, AcknowledgeType.RENEW)
+    assert await consumer.commit() == {T0: None}
+    await asyncio.sleep(7.5)  # the lock was renewed 7.5 or 10.5 seconds ago
+    consumer.acknowledge(record)
+    assert isinstance((await consumer.commit())[T0], InvalidRecordState)
