@@ -1,9 +1,11 @@
-"""The timeouts of asyncio, also for Python 3.10, and a timeout that asyncio lacks."""
+"""The timeouts of asyncio, also for Python 3.10, and a timeout that asyncio lacks; its
+CancelledError for modules that do no input or output."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import CancelledError as CancelledError
 from typing import Any
 
 if sys.version_info >= (3, 11):

@@ -15,6 +15,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import _clock
+from aiokafka._compat import CancelledError
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.serialization import MessageField, SerializationContext
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from aiokafka.share._metrics import ShareMeter
 
 __all__ = [
+    "FAILURES",
     "ContextDeserializer",
     "Suspended",
     "SuspendedRecord",
@@ -34,6 +36,12 @@ __all__ = [
     "first_step",
     "unreadable_records",
 ]
+
+
+FAILURES: tuple[type[BaseException], ...] = (Exception, CancelledError)
+"""Exceptions by which a deserializer fails, when it is called and in its first step. CancelledError
+is one of them: it comes from a cancelled task that the deserializer asks for its result. The
+cancellation of the task that reads is raised where this task waits, so not in a first step."""
 
 
 # -- awaitables

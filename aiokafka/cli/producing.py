@@ -49,11 +49,11 @@ from aiokafka.cli.running import CLEANUP_TIMEOUT
 from aiokafka.cli.session import Session, command
 from aiokafka.cli.streams import Limit, Progress, find_to_send, read_blocks
 from aiokafka.errors import KafkaError
-from aiokafka.record.rows import ANY, BinarySource, HeaderSource, RowSource, route_rows
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
     from aiokafka.producer.batch_builder import BatchBuilder
+    from aiokafka.record.rows import BinarySource, HeaderSource, RowSource
 
 _BATCH = 256 * 1024
 # If at least this number of lines is read at once, batches are built here. Fewer lines are sent one
@@ -134,6 +134,9 @@ class Sending:
         return self._batches_fit
 
     async def _batch(self, columns: LineColumns) -> None:
+        # Imported here, as in `_column`: --help does without the modules of record batches.
+        from aiokafka.record.rows import route_rows
+
         rows = _row_source(columns)
         partitions = 1
         if columns.keys is not None and self._partition is None:
@@ -175,6 +178,8 @@ class Sending:
     async def _send_batch(self, partition: int) -> None:
         batch, number = self._open.pop(partition)
         batch.close()
+        from aiokafka.record.rows import ANY
+
         target = None if partition == ANY else partition
         try:
             future = await self._producer.send_batch(batch, self._topic, partition=target)
@@ -230,6 +235,8 @@ def _records_of(columns: LineColumns, partition: int | None) -> Iterator[NewReco
 
 
 def _row_source(columns: LineColumns) -> RowSource:
+    from aiokafka.record.rows import RowSource
+
     values, keys, headers = columns
     return RowSource(
         _column(values),
@@ -240,6 +247,8 @@ def _row_source(columns: LineColumns) -> RowSource:
 
 
 def _column(cells: Cells) -> BinarySource:
+    from aiokafka.record.rows import BinarySource
+
     validity = None
     if None in cells:
         validity = bytearray((len(cells) + 7) // 8)
@@ -252,6 +261,8 @@ def _column(cells: Cells) -> BinarySource:
 
 
 def _header_source(headers: Headers, count: int) -> HeaderSource:
+    from aiokafka.record.rows import HeaderSource
+
     names = _column([name.encode() for name, _ in headers] * count)
     values = _column([value for _, value in headers] * count)
     ends = array("i", range(0, (count + 1) * len(headers), len(headers)))

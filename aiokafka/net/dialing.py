@@ -246,7 +246,7 @@ class Route:
         Raises KafkaConnectionError or OSError; asyncio.TimeoutError at `deadline` (loop time).
         """
         create = asyncio.get_running_loop().create_connection
-        name = None if context is None else self._server_hostname
+        name = None if context is None else self._checked_server_hostname()
         options = _options_of(self._config)
         async with timeout_at(deadline):
             if self._address is None or self._config.proxy_url is not None or options:
@@ -268,6 +268,25 @@ class Route:
                 transport.abort()
                 raise
         return protocol
+
+    def _checked_server_hostname(self) -> str:
+        """Return the name that TLS checks. Raises KafkaConnectionError if it cannot be a name.
+
+        A resolver refuses such names, but with a dialer or a proxy nothing is resolved here. Then
+        `ssl` would raise UnicodeError, ValueError or TypeError, which are no failures to connect.
+        """
+        name = self._server_hostname
+        try:
+            encoded = name.encode("idna")
+        except UnicodeError as error:
+            reason = str(error.__cause__ or error)
+        else:
+            if encoded and b"\0" not in encoded:
+                return name
+            reason = "it is empty, or has a zero byte"
+        raise KafkaConnectionError(
+            f"{self.peer}: no certificate can have the host name {sanitized(repr(name))}: {reason}"
+        )
 
     async def _open_socket(self, options: _SocketOptions, deadline: float) -> socket.socket:
         """Return a connected socket: from the dialer, through the proxy, or with `options`."""

@@ -9,6 +9,7 @@ from typing import Any
 from aiokafka import _cpython
 from aiokafka._consumer_record import AcquiredRecord, Record
 from aiokafka._serialization import (
+    FAILURES,
     ContextDeserializer,
     Suspended,
     SuspendedRecord,
@@ -410,7 +411,7 @@ class RecordReader(BatchCursor):
             if self._takes_context and type(deserializer) is ContextDeserializer:
                 return deserializer(data, record, part)
             return deserializer(data)
-        except Exception as error:
+        except FAILURES as error:
             raise not_deserialized(record, error, part) from error
 
     def _await(self, record: Any, part: str, awaitable: Any, key: Any) -> Any:
@@ -426,7 +427,7 @@ class RecordReader(BatchCursor):
             return first_step(awaitable)
         except Suspended as error:
             suspended = error
-        except Exception as error:
+        except FAILURES as error:
             raise not_deserialized(record, error, part) from error
         finally:
             self._is_awaiting = False

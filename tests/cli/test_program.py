@@ -111,6 +111,18 @@ def test_the_start_imports_neither_roles_nor_other_nouns() -> None:
     assert not {"asyncio", "ssl"} & loaded
 
 
+def test_the_help_of_produce_imports_no_record_batches() -> None:
+    program = (
+        "import sys; from aiokafka.cli import main; main(['produce', '--help']); "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert "aiokafka.cli.producing" in done.stderr
+    assert "aiokafka.record" not in done.stderr
+
+
 def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['click'] = None; sys.argv = ['aiokafka', 'info']\n"

@@ -268,3 +268,43 @@ async def test_at_most_one_log_line_a_minute(
 async def test_wrong_values_are_refused() -> None:
     with pytest.raises(ValueError, match="on_deserialization_error"):
         AIOKafkaConsumer("t", on_deserialization_error="ignore")
+
+
+# -- a deserializer that asks a cancelled task for its result
+
+
+def its_result(data: bytes) -> int:
+    """Raise CancelledError when it is called, although nobody cancels the reader."""
+    future = asyncio.get_running_loop().create_future()
+    if int(data) in BAD:
+        future.cancel()
+    else:
+        future.set_result(int(data))
+    return future.result()  # type: ignore[no-any-return]
+
+
+async def awaited_result(data: bytes) -> int:
+    """The same in the first step of an awaitable."""
+    return its_result(data)
+
+
+@READS
+@pytest.mark.parametrize("deserializer", [its_result, awaited_result])
+async def test_a_cancelled_task_of_a_deserializer_cancels_no_reader(
+    two: FakeCluster, start: Start, deserializer: Any, read: Read
+) -> None:
+    consumer = await start(
+        two, assign=[T0], value_deserializer=deserializer, on_deserialization_error="skip"
+    )
+    assert [record.value for record in await read(consumer, len(GOOD))] == GOOD
+
+
+@pytest.mark.parametrize("deserializer", [its_result, awaited_result])
+async def test_the_cancelled_task_is_the_cause(
+    two: FakeCluster, start: Start, deserializer: Any
+) -> None:
+    consumer = await start(two, assign=[T0], value_deserializer=deserializer)
+    with pytest.raises(RecordDeserializationError) as caught:
+        await consumer.getone()
+    assert isinstance(caught.value.cause, asyncio.CancelledError)
+    assert caught.value.offset == 0

@@ -219,6 +219,31 @@ async def test_errors_name_the_advertised_and_the_mapped_address(
     gc.collect()  # an open socket would be a ResourceWarning
 
 
+@pytest.mark.parametrize("form", ["address", "socket", "proxy"])
+@pytest.mark.parametrize("name", ["a..b", ".", "x" * 64, "\udcff", "ä" * 63, "a\0b", ".a"])
+async def test_a_name_that_no_certificate_has(
+    certificates: Certificates, name: str, form: str
+) -> None:
+    """As the advertised host, which nothing resolves here, or as the dialer's `server_hostname`."""
+    context = create_ssl_context(cafile=certificates.cafile)
+    async with FakeCluster() as fake:
+        host, port = fake.bootstrap_servers.split(":")
+
+        def dialer(broker: BrokerAddress) -> Any:
+            if form == "address":
+                return Dialed((host, int(port)), server_hostname=name)
+            return Dialed(socket.create_connection((host, int(port))))
+
+        async with proxy("socks5", {(name, 9092): fake.bootstrap_servers}) as server:
+            how = {"proxy_url": server.url} if form == "proxy" else {"dialer": dialer}
+            tls = {"security_protocol": "SSL", "ssl_context": context}
+            advertised = FIRST if form == "address" else name
+            connector = Connector(config(**how, **tls), advertised, 9092, "node 0", 0)
+            with pytest.raises(KafkaConnectionError, match="no certificate can have the host name"):
+                await connector.open(now() + 5)
+            gc.collect()  # an open socket would be a ResourceWarning
+
+
 async def test_a_client_says_why_its_dialer_fails() -> None:
     client = AIOKafkaClient(
         bootstrap_servers=f"{FIRST}:9092",
