@@ -156,6 +156,11 @@ class Acquisition:
         """Whether a lock was renewed, so that the locks do not expire at the same time."""
         return bool(self._renewed)
 
+    def lasts(self, now: float) -> bool:
+        """Return whether records that were not renewed can still be acknowledged at `now` (loop
+        time)."""
+        return self.failure is None and self.expires_at > now
+
     @property
     def last_lock_end(self) -> float:
         """The loop time at which all locks have expired."""

@@ -77,6 +77,11 @@ class AcquiredRecordSet:
             acquisition=acquisition,
         )
 
+    @property
+    def is_read(self) -> bool:
+        """Whether there are no more records."""
+        return not self._ranges
+
     def take(self, limit: int) -> list[ShareRecord[Any, Any]]:
         """Return up to `limit` acquired records, with the bytes of their keys and values; [] at the
         end only.
@@ -235,8 +240,7 @@ class ShareBuffer:
         now = self._loop.time()
         while self._returned and limit:
             run = self._returned.popleft()
-            acquisition = run[0]._acquisition
-            if acquisition.failure is None and acquisition.expires_at > now:
+            if run[0]._acquisition.lasts(now):
                 if len(run) > limit:
                     self._returned.appendleft(run[limit:])
                     run = run[:limit]
@@ -249,7 +253,8 @@ class ShareBuffer:
             if current.acquisition.expires_at <= now:
                 # The broker delivers these records again, maybe to another member. To process them
                 # here as well would be wasted work: they cannot be acknowledged.
-                self.expired += 1
+                if not current.is_read:
+                    self.expired += 1
                 self._sets.popleft()
                 continue
             try:
@@ -266,6 +271,15 @@ class ShareBuffer:
         if not found and self._failures:
             raise self._failures.popleft()
         return found
+
+    def without_lost(self, taken: list[Run]) -> list[Run]:
+        """Return the runs whose locks last, after the call that has taken them has waited. The
+        other records are delivered again."""
+        now = self._loop.time()
+        lasting = [run for run in taken if run[0]._acquisition.lasts(now)]
+        if len(lasting) < len(taken):
+            self.expired += sum(map(len, taken)) - sum(map(len, lasting))
+        return lasting
 
     async def wait(self, demand: int, deadline: float | None) -> bool:
         """Wait for records, of which `demand` are acquired at most. Return False at `deadline`

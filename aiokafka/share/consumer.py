@@ -334,6 +334,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             self._renewals = LockRenewals(fetcher)
             self._deserializers = Deserializers(config, self._acknowledgements, meter)
             self._interception = _interception(config)
+            self._is_plain = self._interception is None and self._deserializers.is_empty
         self._explicit = self._acknowledgements if config.is_explicit else None
         """The acknowledgements, while the application may acknowledge records."""
         self._topics = given_topics
@@ -649,8 +650,12 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             found = taken = self._buffer.take(limit)
             if not as_bytes or self._interception is not None:
                 taken = await self._deserializers.convert(taken, self._buffer)
+                self._check()
             if taken and self._interception is not None:
                 taken = await self._intercept(taken, began_at)
+            if taken and not self._is_plain:
+                # The locks may have expired, or were lost, while a deserializer waited.
+                taken = self._buffer.without_lost(taken)
             if taken:
                 return taken
             if found:

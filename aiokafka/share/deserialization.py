@@ -49,12 +49,17 @@ class Deserializers:
         self._key = adapt_deserializer(config.key_deserializer)
         self._value = adapt_deserializer(config.value_deserializer)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no deserializer."""
+        return self._key is None and self._value is None
+
     async def convert(self, taken: list[Run], buffer: ShareBuffer) -> list[Run]:
         """Deserialize records and return them, without those that `on_deserialization_error`
         rejects. If the error of a deserializer is to be raised, return the records before, and put
         the others back; raise RecordDeserializationError if it is the first record. If the call is
         cancelled, put all records back that were not rejected."""
-        if self._key is None and self._value is None:
+        if self.is_empty:
             return taken
         records = [record for run in taken for record in run]
         kept: list[ShareRecord[Any, Any]] = []

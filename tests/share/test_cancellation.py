@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaShareConsumer, ShareRecord
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import SimulatedLoop
-from tests.support.share import T0, Start, fill, offsets, take
+from tests.support.share import T0, Start, fill, is_empty, offsets, take
 
 Consumer = AIOKafkaShareConsumer[Any, Any]
 Records = list[ShareRecord[Any, Any]]
@@ -264,3 +264,50 @@ async def test_a_cancelled_stop_holds_no_records(
         await other.commit()
         # The acknowledgement may have been cancelled; then the record is delivered again.
         assert accepted(cluster) == list(range(count))
+
+
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+async def test_stop_during_a_deserializer_returns_no_records(
+    cluster: FakeCluster, start: Start, mode: str
+) -> None:
+    may_end, is_waiting = asyncio.Event(), asyncio.Event()
+
+    async def slow(data: bytes) -> bytes:
+        is_waiting.set()
+        await may_end.wait()
+        return data
+
+    fill(cluster, 2)
+    consumer = await start(value_deserializer=slow, share_acknowledgement_mode=mode)
+    reading = asyncio.ensure_future(consumer.getmany(timeout_ms=5000))
+    await is_waiting.wait()
+    stopping = asyncio.ensure_future(consumer.stop())
+    await asyncio.sleep(0)
+    may_end.set()
+    # The broker releases them.
+    assert await reading == {}
+    await stopping
+    again = await take(await start(), 2)
+    assert [record.delivery_count for record in again] == [2, 2]
+
+
+async def test_a_record_whose_lock_expires_during_a_deserializer_is_not_returned(
+    cluster: FakeCluster, start: Start
+) -> None:
+    calls = 0
+
+    async def slow(data: bytes) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await asyncio.sleep(15)  # the lock lasts ten seconds
+        return data
+
+    fill(cluster, 1)
+    consumer = await start(value_deserializer=slow)
+    record = await consumer.getone()
+    assert (record.offset, record.delivery_count) == (0, 2)
+    assert consumer.health().expired == 1
+    consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert await is_empty(consumer)
