@@ -379,7 +379,7 @@ NOT_OURS = {
     "Order",
     *("StreamingQuery", "StreamingQueryProgress", "df.writeStream", "spark.readStream"),
     *("_cpython_native.pxd", "_native.pxd"),
-    *("kafka.", "kafka_", "retry."),
+    *("kafka.", "kafka_", "retry.", "_ms"),
     *("JoinGroupResponse_v2", "JoinGroupResponse_v5", "P1DT2H30M0.5S"),
     *("audience", "key_base64", "value_base64", "pickle"),
 }
