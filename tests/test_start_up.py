@@ -11,6 +11,7 @@ import pytest
 NOT_AT_FIRST = (
     *("aiokafka.admin", "aiokafka.cli", "aiokafka.oauth", "aiokafka.testing", "aiokafka.spark"),
     *("aiokafka.metrics.prometheus", "aiokafka.ranges", "aiokafka.session", "aiokafka.parallel"),
+    "aiokafka.tables",
     *("aiokafka.net.sasl", "aiokafka.net.authentication", "aiokafka.net.authentication"),
     *("aiokafka._upstream.messages", "aiokafka._coordinator_lookup", "aiokafka._config.admin"),
     *("aiokafka._telemetry.push", "aiokafka.protocol.messages.telemetry"),

@@ -39,6 +39,7 @@ TESTED = {
     "outbox",
     "request_reply",
     "schema_evolution",
+    "settings_table",
     "tenants",
 }
 
@@ -284,6 +285,21 @@ async def test_every_listener_gets_every_record(
     async with a_cluster(simulation, "prices") as cluster:
         await example("fan_out").run(cluster.bootstrap_servers, "prices")
     assert output.lines() == [f"listener {number}: [b'one', b'two']" for number in (1, 2)]
+
+
+@once
+async def test_settings_in_a_table(
+    simulation: Simulation, example: Example, output: Output
+) -> None:
+    async with a_cluster(simulation, "settings", partitions=2) as cluster:
+        await example("settings_table").run(cluster.bootstrap_servers, "settings")
+    assert sorted(output.lines()) == [
+        "colour is red",
+        "colour: red -> None",
+        "limit is 10",
+        "limit: 10 -> 20",
+        "now: {'limit': 20}",
+    ]
 
 
 async def test_a_slow_listener_has_to_leave(example: Example) -> None:

@@ -108,6 +108,18 @@ EDGES = {
         *("_callbacks", "_clock", "_compat", "_log", "_retry", "_subject", "_tasks"),
         *("_typevars", "_typing", "abc", "errors", "metrics", "structs"),
     },
+    "tables": {
+        *(
+            "_compat",
+            "_log",
+            "_serialization",
+            "_subject",
+            "_tasks",
+            "_typing",
+            "errors",
+            "structs",
+        ),
+    },
     "spark": {
         *(
             "_properties",
