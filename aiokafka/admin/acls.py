@@ -181,7 +181,7 @@ class Acls(AdminApi):
             bindings: the entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises ValueError for an invalid entry. Raises the error of an entry, such as
+        Raises ValueError for an invalid entry. Raises the error of a single entry, such as
         InvalidRequestError; AdminItemsError, by entry, if one of several fails.
         """
         wanted = [check_binding(binding) for binding in bindings]
@@ -210,7 +210,7 @@ class Acls(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the deleted entries of each filter. If the response to an attempt was lost, the
-        result lacks the entries that this attempt deleted. Raises the error of a filter;
+        result lacks the entries that this attempt deleted. Raises the error of a single filter;
         AdminItemsError, by filter, if one of several fails. If a filter selects several entries and
         some cannot be deleted, the error of this filter is itself an AdminItemsError, by entry.
         """

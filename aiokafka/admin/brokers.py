@@ -532,7 +532,8 @@ _METADATA_TOPIC = "__cluster_metadata"
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_FEATURES = 3
 _FIRST_WITH_DRY_RUN = 1
-# Version 0 is from the early access of KRaft; brokers do not respond to it.
+# Brokers whose newest version of DescribeQuorum is 0 are from the early access of KRaft (before
+# Kafka 3.3), and do not respond to the request.
 _FIRST_THAT_SERVES_QUORUM = 1
 
 

@@ -214,8 +214,8 @@ class Configs(AdminApi):
             include_documentation: also return Kafka's description of each setting (Kafka 2.6).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a resource, such as UnknownTopicOrPartitionError; AdminItemsError if one
-        of several resources fails.
+        Raises the error of a single resource, such as UnknownTopicOrPartitionError; AdminItemsError
+        if one of several resources fails.
         """
         wanted: dict[ConfigKey, list[str] | None] = {}
         for resource in _several("resources", resources):
@@ -245,7 +245,7 @@ class Configs(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         All changes of a resource are made, or none of them. Brokers apply the changes shortly after
-        the response. Needs Kafka 2.3. Raises the error of a resource, such as
+        the response. Needs Kafka 2.3. Raises the error of a single resource, such as
         InvalidConfigurationError; AdminItemsError if one of several resources fails.
         """
         wanted = {

@@ -110,8 +110,8 @@ class Groups(AdminApi):
                 each group (KIP-430, Kafka 2.3; None from older brokers).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a group, such as GroupIdNotFound or GroupAuthorizationFailedError;
-        AdminItemsError if one of several groups fails.
+        Raises the error of a single group, such as GroupIdNotFound or
+        GroupAuthorizationFailedError; AdminItemsError if one of several groups fails.
         """
         names = as_names("group_ids", group_ids)
         return await describe_groups(
@@ -135,8 +135,8 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         A requested partition without an offset has None. A group that does not exist is not an
-        error: it has no offsets. Raises the error of a group; AdminItemsError if one of several
-        groups fails.
+        error: it has no offsets. Raises the error of a single group; AdminItemsError if one of
+        several groups fails.
         """
         return await fetch_offsets(
             self._router, _by_group(groups), require_stable, self._deadline(timeout_ms)
@@ -155,8 +155,8 @@ class Groups(AdminApi):
 
         The result has all partitions with a committed offset, and all partitions assigned to
         members. A partition is not retried if it has no leader, or its topic was deleted: its
-        `error` is the reason. Raises the error of a group, such as GroupIdNotFound; AdminItemsError
-        if one of several groups fails.
+        `error` is the reason. Raises the error of a single group, such as GroupIdNotFound;
+        AdminItemsError if one of several groups fails.
         """
         names = as_names("group_ids", group_ids)
         return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
@@ -169,9 +169,9 @@ class Groups(AdminApi):
             group_ids: the ids of the groups.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a group, such as NonEmptyGroup or GroupIdNotFound (also if the response
-        to a first attempt was lost); AdminItemsError if one of several groups fails. Since Kafka
-        4.4, the text has the broker's reason.
+        Raises the error of a single group, such as NonEmptyGroup or GroupIdNotFound (also if the
+        response to a first attempt was lost); AdminItemsError if one of several groups fails. Since
+        Kafka 4.4, the text has the broker's reason.
         """
         names = as_names("group_ids", group_ids)
         deadline = self._deadline(timeout_ms)
@@ -264,7 +264,7 @@ class Groups(AdminApi):
 
         The offsets of other partitions are kept. The call does not check whether records with these
         offsets exist, unlike `reset_offsets`. Raises NonEmptyGroup, without any change, if the
-        group has members. Raises the error of a partition; AdminItemsError if one of several
+        group has members. Raises the error of a single partition; AdminItemsError if one of several
         partitions fails.
         """
         wanted = {
@@ -288,9 +288,9 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The broker deletes a group that has neither members nor offsets any more. Raises the error
-        of a partition, such as GroupSubscribedToTopic; AdminItemsError if one of several partitions
-        fails. Raises GroupIdNotFound if the group does not exist; a first attempt, whose response
-        was lost, may have deleted its last offset.
+        of a single partition, such as GroupSubscribedToTopic; AdminItemsError if one of several
+        partitions fails. Raises GroupIdNotFound if the group does not exist; a first attempt, whose
+        response was lost, may have deleted its last offset.
         """
         wanted = as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
@@ -345,8 +345,8 @@ class Groups(AdminApi):
                 and None in the dict, select all partitions of a group.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a group, such as GroupIdNotFound if it does not exist or is not a share
-        group; AdminItemsError if one of several groups fails.
+        Raises the error of a single group, such as GroupIdNotFound if it does not exist or is not a
+        share group; AdminItemsError if one of several groups fails.
         """
         deadline = self._deadline(timeout_ms)
         return await fetch_share_offsets(self._router, _by_group(groups), deadline)

@@ -108,8 +108,8 @@ class Offsets(AdminApi):
                 as the end of the partition.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a partition, such as UnsupportedVersionError if its leader does not
-        support the `OffsetSpec`; AdminItemsError if one of several partitions fails.
+        Raises the error of a single partition, such as UnsupportedVersionError if its leader does
+        not support the `OffsetSpec`; AdminItemsError if one of several partitions fails.
         """
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)

@@ -168,7 +168,7 @@ class Quotas(AdminApi):
             validate_only: only check whether the quotas could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of an entity; AdminItemsError if one of several entities fails.
+        Raises the error of a single entity; AdminItemsError if one of several entities fails.
         """
         for entity, limits in items_of("changes", changes):
             _check_limits(entity, limits)

@@ -31,8 +31,8 @@ class Records(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the first remaining offset of each partition. Raises ValueError for an offset below
-        -1. Raises the error of a partition, such as OffsetOutOfRangeError; AdminItemsError if one
-        of several partitions fails. Cancelling the call does not restore records.
+        -1. Raises the error of a single partition, such as OffsetOutOfRangeError; AdminItemsError
+        if one of several partitions fails. Cancelling the call does not restore records.
         """
         wanted = {
             as_partition(tp): as_int(f"before: {tp}", o) for tp, o in items_of("before", before)

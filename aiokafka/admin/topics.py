@@ -241,7 +241,7 @@ class Topics(AdminApi):
 
         The controller responds before the other brokers know the topics: see `wait_until_ready`. If
         the user's quota of changes is exhausted (KIP-599), the remaining topics are sent again
-        later. Raises the error of a topic, such as InvalidReplicationFactorError or
+        later. Raises the error of a single topic, such as InvalidReplicationFactorError or
         TopicAlreadyExistsError (also if the response to a first attempt was lost); AdminItemsError
         if one of several topics fails.
         """
@@ -256,7 +256,7 @@ class Topics(AdminApi):
     ) -> None:
         """Delete topics with all their records (Java: deleteTopics; by id: Kafka 2.8).
 
-        Raises the error of a topic, such as TopicDeletionDisabled, UnknownTopicId or
+        Raises the error of a single topic, such as TopicDeletionDisabled, UnknownTopicId or
         UnknownTopicOrPartitionError (also if the response to a first attempt was lost);
         AdminItemsError if one of several topics fails.
         """
@@ -279,9 +279,9 @@ class Topics(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         With more partitions, the partitioner assigns many keys to other partitions than before.
-        Raises the error of a topic, such as InvalidPartitionsError if the topic already has that
-        many partitions (also if the response to a first attempt was lost); AdminItemsError if one
-        of several topics fails.
+        Raises the error of a single topic, such as InvalidPartitionsError if the topic already has
+        that many partitions (also if the response to a first attempt was lost); AdminItemsError if
+        one of several topics fails.
         """
         for name, new in items_of("topics", topics):
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
@@ -363,7 +363,7 @@ class Topics(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The call returns before brokers have copied the replicas: see `reassignments`. A new move
-        replaces an unfinished one. Raises the error of a partition, such as
+        replaces an unfinished one. Raises the error of a single partition, such as
         InvalidReplicationAssignmentError; AdminItemsError if one of several partitions fails. Needs
         Kafka 2.4.
         """

@@ -162,7 +162,7 @@ class Transactions(AdminApi):
             partitions: the partitions.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a partition; AdminItemsError if one of several partitions fails.
+        Raises the error of a single partition; AdminItemsError if one of several partitions fails.
         """
         wanted = [as_partition(tp) for tp in partitions]
         return await describe_producers(self._router, wanted, self._deadline(timeout_ms))
@@ -234,8 +234,8 @@ class Transactions(AdminApi):
                 coordinator.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns the new producer id and epoch of each transactional id. Raises the error of an id;
-        AdminItemsError if one of several ids fails.
+        Returns the new producer id and epoch of each transactional id. Raises the error of a single
+        id; AdminItemsError if one of several ids fails.
         """
         ids = _ids(transactional_ids)
         return await fence_producers(self._router, ids, self._deadline(timeout_ms))

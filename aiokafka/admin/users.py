@@ -136,7 +136,7 @@ class Users(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The client hashes the passwords in a thread. Raises ValueError for two passwords of one user
-        and mechanism. Raises the error of a credential, such as UnacceptableCredential;
+        and mechanism. Raises the error of a single credential, such as UnacceptableCredential;
         AdminItemsError, by (user, mechanism), if one of several fails.
         """
         if isinstance(credentials, NewScramCredential):

@@ -357,7 +357,8 @@ class PartitionState:
     - `next_offset`: offset of the next record to read; -1 if unknown. `position` is the same
       offset, except while interceptors process records: then it is `shown`, the offset of the first
       of these records.
-    - `epoch`: grows with each seek, reset or revocation: data fetched for an earlier epoch is void.
+    - `epoch`: grows with each seek, reset or revocation: data fetched for an earlier epoch is
+      dropped.
     - `is_withheld`: the partition is paused, or its topic is no longer subscribed to.
     - `is_fetchable`: READY and not withheld. Such a partition is fetched unless it backs off or has
       enough buffered records.
@@ -491,12 +492,12 @@ class PartitionState:
             self.begin_validation(self.cursor.leader_epoch)
 
     def seek(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
-        """Continue at `offset`; all fetched records are void."""
+        """Continue at `offset`; all fetched records are dropped."""
         self._transition(Phase.READY)
         self.reset_to = None
         self.lost_at = NO_OFFSET
-        # From here on, responses to in-flight fetches and look-ups are void: their requests belong
-        # to the previous epoch.
+        # From here on, responses to in-flight fetches and look-ups are ignored: their requests
+        # belong to the previous epoch.
         self.epoch += 1
         self.next_offset = offset
         self.shown = NOTHING_SHOWN
@@ -514,7 +515,8 @@ class PartitionState:
 
     def put_back(self, offset: int) -> None:
         """Move the position back to `offset`, the first record that was read but not returned to
-        the application. Fetched records are void. A pending validation of the position goes on."""
+        the application. The buffered records of the partition are dropped, and fetched again from
+        `offset` on. A pending validation of the position continues."""
         self.epoch += 1
         self.next_offset = offset
         self.call = 0
@@ -680,7 +682,7 @@ class PartitionState:
             self.fetcher.on_withheld(self)
 
     def retire(self) -> None:
-        """Revoke the partition: buffered records and late responses are void."""
+        """Revoke the partition: buffered records are dropped, and late responses ignored."""
         self._transition(Phase.RETIRED)
         self.epoch += 1
         self.changed()

@@ -1282,8 +1282,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return self._fetched_state(partition).highwater
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the last stable offset, as of the last fetch: all transactions before it are
-        complete. None before the first fetch; -1 without `read_committed`."""
+        """Return the last stable offset in the last fetch response: all transactions that began
+        before this offset are complete. None before the first fetch; -1 without `read_committed`.
+        """
         lso = self._fetched_state(partition).lso
         return lso if lso is None or self._given.read_committed else -1
 

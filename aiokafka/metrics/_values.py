@@ -415,8 +415,8 @@ class LastingSums:
         self._sums: dict[Any, Value] = {}
 
     def update(self, current: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
-        """Return by key the sums of ended counts, which exporters add to the sums of current
-        counts.
+        """Return the sums of ended counts, which exporters add to the sums of current counts, by
+        the keys of `current`.
 
         `current` has the counts of each client now. A count has ended if it was in `current` at an
         earlier call and is not there now.

@@ -95,9 +95,9 @@ class Flow:
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._record_size
-        # All records may be of one partition, so request only a part of a partition's share. With
-        # many partitions that part is small: request at least 1/8 of the space that is free when
-        # paused partitions are resumed.
+        # The next call may return records of one partition only, so request a part (`_CALL`) of
+        # what one partition may have (see `_shares`). With many partitions that is little, so
+        # request at least 1/8 of the space that is free at the resume level.
         a_call, call_bytes = self._shares(_CALL)
         a_call = max(a_call, (limits.max_records - few) // _LEAST_PART)
         call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _LEAST_PART)

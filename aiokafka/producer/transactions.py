@@ -793,8 +793,9 @@ class ProducerTransactions:
     # -- partitions
 
     async def serve_batches(self) -> None:
-        """Send the requests to the coordinator that batches wait for: AddPartitionsToTxn, or the
-        requests of `_explain_doubt`. Runs until cancelled."""
+        """Send to the coordinator the requests that batches wait for: AddPartitionsToTxn or, after
+        a leader has refused records, the requests by which `_explain_doubt` finds the reason. Runs
+        until cancelled."""
         wanted = self._sender.completion.coordinator_wanted
         while True:
             await wanted.wait()

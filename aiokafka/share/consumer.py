@@ -822,8 +822,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
                         self._acknowledgements.finish(record, type_)
 
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
-        """Send the pending acknowledgements, and wait for their outcome. Return by partition None,
-        or the error of the first acknowledgement that failed.
+        """Send the pending acknowledgements, and wait for their outcome. Return a dict with a
+        value for each partition: None, or the error of its first acknowledgement that failed.
 
         The result includes the acknowledgements that were sent in the background since the last
         `commit()`. With implicit acknowledgement, first accepts the records that this task got

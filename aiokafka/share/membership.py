@@ -49,7 +49,8 @@ _LEAVING = -1
 # Heartbeat interval in seconds before the first response, and the shortest accepted interval.
 _DEFAULT_INTERVAL = 5.0
 _SHORTEST_INTERVAL = 0.01
-# Shortest timeout of a heartbeat in seconds; otherwise it is two intervals.
+# Shortest timeout of a heartbeat in seconds, and the timeout of the heartbeat that leaves the
+# group. The usual timeout is two heartbeat intervals.
 _SHORTEST_LIMIT = 5.0
 
 # Estimate of the session timeout, as a multiple of the heartbeat interval, by the broker's default
@@ -224,7 +225,8 @@ class ShareMembership:
         self._sent_topics = None
         if self.state is ShareMemberState.LEAVING:
             return 0.0
-        # After a KafkaTimeoutError the coordinator was not found: an outage, however long.
+        # A KafkaTimeoutError means that the coordinator was not found in time: an outage. Retry,
+        # however long it lasts.
         if is_transient(error) or isinstance(error, KafkaTimeoutError):
             self._log.debug("a heartbeat failed: %s", error)
             return self._backoff.next()

@@ -118,7 +118,8 @@ class Replication:
         self.replicate()
 
     def heal(self) -> None:
-        """End all lags and stalls; followers catch up at once. Each replica keeps its own log."""
+        """End all lags and stalls, so that followers catch up at once. The replicas do not share
+        one log again: each keeps its own."""
         self._lags.clear()
         self._stalls.clear()
         for partition in self._state.partitions():

@@ -96,7 +96,7 @@ GROUP_RESOURCE = 32
 """Type of the config resources that are groups."""
 
 GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
-    # group setting: (broker setting with its default, default of the broker setting)
+    # group setting: (the broker setting that is its default, the default of that broker setting)
     "consumer.assignment.interval.ms": ("group.consumer.assignment.interval.ms", "1000"),
     "consumer.heartbeat.interval.ms": ("group.consumer.heartbeat.interval.ms", "5000"),
     "consumer.session.timeout.ms": ("group.consumer.session.timeout.ms", "45000"),

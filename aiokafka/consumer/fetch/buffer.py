@@ -162,7 +162,7 @@ class FetchBuffer:
 
     def discard_stale(self, state: PartitionState) -> None:
         """Drop the record sets and the failure of a partition if a seek, reset or revocation has
-        made them void."""
+        made them outdated."""
         queue = self._queues.get(state)
         if queue is not None:
             chunk: FetchedPartition = queue[0]

@@ -208,7 +208,7 @@ class FetchTargets:
         #    was recreated, or the metadata is outdated, which the leader's response shows. This
         #    also happens with the first known leader of a committed position;
         # 3. the partition is VALIDATING, and the leader has changed again: the response of the
-        #    previous leader is void.
+        #    previous leader is ignored.
         # In all other cases there is nothing to compare: the epoch of the record is unknown (-1) or
         # that of this leader, or the position is still unknown, and this leader will return it.
         may_begin = state.phase in (Phase.READY, Phase.OUT_OF_RANGE)

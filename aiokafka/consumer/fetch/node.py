@@ -148,8 +148,8 @@ class FetchPlan:
             self.specs[first] = self.specs.pop(first)
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state that the response for `tp` applies to; None if the response is void: the
-        plan no longer has the partition, or the fetch offset or the epoch has changed since the
+        """Return the state that the response for `tp` applies to; None if the response is ignored:
+        the plan no longer has the partition, or the fetch offset or the epoch has changed since the
         request."""
         made_for = self._made_for.get(tp)
         if made_for is None:
@@ -181,7 +181,7 @@ class FetchPlan:
             self._backing_off[state] = state.retry.at
             return self._omit(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
-            # When a record set of the partition was read to its end, the Fetcher touches it.
+            # When a record set of the partition was read to its end, the Fetcher calls `touch()`.
             self.full[state] = None
             return self._omit(state)
         tp = state.tp

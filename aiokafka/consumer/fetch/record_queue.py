@@ -287,7 +287,7 @@ class RecordQueue:
             self._readers.notify_of((state.tp,))
 
     def touch(self, state: PartitionState) -> None:
-        """Drop the partition's data if a change of the partition has made it void. Wake its
+        """Drop the partition's data if a change of the partition has made it outdated. Wake its
         readers, and the tasks that wait for positions if the partition needs no look-up."""
         # Notify only if a task waits, because this runs for each partition of an assignment.
         if self.positions.waiters and not state.needs_offset:

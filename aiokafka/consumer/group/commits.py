@@ -885,6 +885,7 @@ class GroupCommits:
         return False
 
     def _last_committed(self, state: PartitionState) -> int:
-        """Return the last committed offset of a partition; -1 if unknown, or void after a seek."""
+        """Return the last committed offset of a partition; -1 if unknown, or if there was a seek
+        since."""
         last = self._committed.get(state.tp)
         return -1 if last is None else last.offset_for(state)

@@ -190,7 +190,8 @@ _Identity = tuple[int, Phase, int, int]
 
 def _identity(state: PartitionState) -> _Identity:
     """Return what identifies the position that a request is for. If it has changed by the time of
-    the response, there was a seek, a reset or a change of the leader, and the response is void."""
+    the response, there was a seek, a reset or a change of the leader, and the response is
+    ignored."""
     return state.epoch, state.phase, state.cursor.offset, state.cursor.leader_epoch
 
 
@@ -394,7 +395,8 @@ class OffsetResolver:
         return [state for state in states if state.needs_offset and state not in self._in_flight]
 
     def _next_retry(self) -> float | None:
-        # Partitions without a leader are retried after new metadata: `route()` touches them.
+        # Partitions without a leader have no retry time: after new metadata, `Fetcher.route()`
+        # wakes this task.
         placed = [state for state in self._waiting() if state.target.node_id is not None]
         now = asyncio.get_running_loop().time()
         return min((s.retry.at for s in placed if s.retry.at > now), default=None)
@@ -795,8 +797,8 @@ class OffsetResolver:
         """Back off after a request that failed as a whole, and request metadata. If the error is
         not retriable, make the next call of the application raise it."""
         self._log.debug("Offset lookup failed: %s", error)
-        # After a timeout, too, try again: the application's calls wait for an unavailable
-        # coordinator.
+        # A KafkaTimeoutError is not reported but retried, although it is not retriable: while a
+        # coordinator is unavailable, the calls of the application wait.
         is_reported = not error.retriable and not isinstance(error, KafkaTimeoutError)
         # Drop the traceback, which would keep the frames of the failed call in memory.
         kept = None if is_reported else renewed(error)

@@ -71,8 +71,9 @@ class Api:
 
     Args:
         request_class: The class of the API's requests.
-        refusal: For error responses that `refuse_items` makes: the values, by name, of those fields
-            whose value is not zero, empty or None.
+        refusal: Fields of an error response, by name, that need another value than `refuse_items`
+            gives them (the default of the field, or else the value in the request, None, zero or
+            empty). `answer_items` uses them for refused items.
     """
 
     __slots__ = ("handle", "refusal", "refuse", "request_class")
@@ -99,8 +100,9 @@ def handles(
 
     Args:
         request_class: The class of the requests.
-        refusal: For error responses that `refuse_items` makes: the values, by name, of those fields
-            whose value is not zero, empty or None.
+        refusal: Fields of an error response, by name, that need another value than `refuse_items`
+            gives them (the default of the field, or else the value in the request, None, zero or
+            empty). `answer_items` uses them for refused items.
     """
     api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
 
