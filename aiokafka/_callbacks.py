@@ -39,7 +39,7 @@ def refuse_awaitable(option: str, result: object, advice: str) -> None:
     """Raise TypeError, with `advice`, if a serializer, given as `option`, returned an awaitable to
     a caller that cannot await.
 
-    Closes a coroutine: Python would warn that the coroutine was never awaited.
+    Closes a coroutine, because Python would warn otherwise that it was never awaited.
     """
     if not inspect.isawaitable(result):
         return

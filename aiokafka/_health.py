@@ -110,7 +110,7 @@ class ProducerState(StrEnum):
     """The producer has started and can send."""
 
     UNREACHABLE = "unreachable"
-    """No pending record can be delivered: for five seconds, the leaders of their partitions have
+    """No pending records can be delivered: for five seconds, the leaders of their partitions have
     not responded or have accepted no batch; or no broker responds. The producer keeps retrying."""
 
     FAILED = "failed"
@@ -247,9 +247,9 @@ class NodeHealth:
         return due
 
     def follow(self, due: Due) -> None:
-        """Register a queue of requests. The queue calls `restart` of this object with the time from
-        which the response to its oldest request is awaited, which costs a sender of many requests
-        less than calls of `expect` and `forgive`."""
+        """Register a queue of requests. The queue calls `due.restart` with the time from which the
+        response to its oldest request is awaited. For a sender of many requests this costs less
+        than calls of `expect` and `forgive`."""
         self._due.append(due)
 
     def forgive(self, due: Due) -> None:
@@ -773,8 +773,8 @@ class Waits:
 
     @property
     def loop_was_blocked(self) -> bool:
-        """Whether the event loop was blocked since the last check. Responses may have arrived and
-        not have been read yet, so overdue responses prove nothing."""
+        """Whether the event loop was blocked since the last check. If so, responses may have
+        arrived and not have been read yet, so an overdue response proves no outage."""
         return self._loop.time() - self._checked_at > 2 * _INTERVAL
 
     def log_waits(self) -> None:

@@ -2,8 +2,9 @@
 
 `parse_jaas` reads `sasl.jaas.config` as Java does. The form is `module flag key=value ...;`. Tokens
 are those of Java's StreamTokenizer: words of letters, digits and `._-$`; strings in single or
-double quotes, with escapes; and comments that begin with `//`, `/*` or `/`. Error texts show
-neither the configuration nor unknown words in it, because they may be parts of a password.
+double quotes, with escapes; and single other characters. Comments begin with `//`, `/*` or `/`.
+Error texts show neither the configuration nor unknown words in it, because these may be parts of a
+password.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ TLS = {
     "ssl.keystore.key": "keydata",
     "ssl.truststore.certificates": "cadata",
 }
-"""By setting, the argument of `create_ssl_context()`: a file name, or PEM text (KIP-651)."""
+"""For each setting, the argument of `create_ssl_context()`: a file name, or PEM text (KIP-651)."""
 
 OAUTH = {
     "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
@@ -79,7 +80,7 @@ OAUTH = {
     "sasl.oauthbearer.client.secret": "client_secret",
     "sasl.oauthbearer.scope": "scope",
 }
-"""By setting, the argument of `ClientCredentialsTokenProvider`."""
+"""For each setting, the argument of `ClientCredentialsTokenProvider`."""
 
 HANDLERS = (
     "OAuthBearerLoginCallbackHandler",
@@ -114,7 +115,8 @@ LOGIN_PREFIXES = (
 # For Java's StreamTokenizer a single slash begins a comment, and the next character is skipped
 # unseen: if that is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with one.
+# For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with these
+# characters.
 # The characters from \xa0 on are written as a negation: that range would take 10 ms to compile.
 _WORD = re.compile(r"(?:[A-Za-z_$]|[^\x00-\x9f])(?:[A-Za-z0-9_.\-$]|[^\x00-\x9f])*")
 _QUOTED = re.compile(
@@ -406,8 +408,8 @@ def decode(content: bytes) -> str:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the settings of a properties file by name, with Java's rules for comments, continued
-    lines and escapes.
+    """Return the settings of a properties file as a dict from name to value. The rules for
+    comments, continued lines and escapes are those of Java.
 
     Raises ValueError for a malformed escape.
     """

@@ -125,7 +125,7 @@ Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
 
 
 def by_topic(items: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[tuple[int, V]]]:
-    """Return (partition number, value) pairs by topic, as in requests."""
+    """Return a dict from topic to (partition number, value) pairs, as requests need them."""
     topics: dict[str, list[tuple[int, V]]] = {}
     for tp, value in items:
         topics.setdefault(tp.topic, []).append((tp.partition, value))
@@ -137,7 +137,8 @@ def list_offsets(
     leader_epoch: Callable[[TopicPartition], int],
     isolation_level: int = 0,
 ) -> ListOffsetsRequest:
-    """Return a ListOffsets request. `wanted`: by partition, a timestamp, EARLIEST or LATEST."""
+    """Return a ListOffsets request. `wanted` has a timestamp, EARLIEST or LATEST for each
+    partition."""
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation_level,

@@ -1,9 +1,9 @@
 """Calls the application's serializers and deserializers.
 
-Each of them may be a plain function or return an awaitable, from call to call, so the callers look
-at the result: `first_step()`. Most awaitables never wait, for example because a schema is cached.
-`first_step()` then returns their result without a detour over the event loop, and the caller goes
-on as with a plain function.
+Each call may return its result or an awaitable, so the callers pass what it returns to
+`first_step()`. Most awaitables never wait, for example because a schema is cached. `first_step()`
+then returns their result without a detour over the event loop, and the caller goes on as with a
+plain function.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ __all__ = [
 
 FAILURES: tuple[type[BaseException], ...] = (Exception, CancelledError)
 """Exceptions by which a deserializer fails, when it is called and in its first step. CancelledError
-is one of them: it comes from a cancelled task that the deserializer asks for its result. The
-cancellation of the task that reads is raised where this task waits, so not in a first step."""
+is one of them: it comes from a cancelled task that the deserializer asks for its result. It cannot
+come from a cancellation of the task that reads: that is raised only where this task waits, and a
+first step does not wait."""
 
 
 # -- awaitables
@@ -56,7 +57,8 @@ class Suspended(Exception):
     """
 
     def __init__(self, steps: Any, yielded: Any, driver: object = None) -> None:
-        """`driver`: must not be collected before `steps` have ended, because it closes them."""
+        """`driver`: the generator that runs `steps`. It must not be garbage-collected before they
+        have ended, because that would close them."""
         super().__init__("an awaitable waits")
         self._steps = steps
         self._yielded = yielded
@@ -88,8 +90,8 @@ class Suspended(Exception):
 def _drive() -> Generator[Any, Any, None]:
     """Run the coroutines that are sent, one after the other, and yield their results.
 
-    The end of a coroutine that another one awaits raises no StopIteration, unlike the end of
-    `send(None)`, which takes as long as the call of the coroutine.
+    This is faster than `send(None)` for each coroutine: at its end, `send` raises StopIteration,
+    which takes as long as the call of the coroutine. `yield from` raises none.
     """
     result = None
     while True:
@@ -150,8 +152,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def _takes_headers(method: Callable[..., Any]) -> bool:
-    """Return whether a method of kafka-python's form takes (topic, headers, data), as since version
-    3, and not (topic, data)."""
+    """Return whether a method of kafka-python's form takes (topic, headers, data), as in version 3
+    and later, and not (topic, data)."""
     try:
         parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):
@@ -209,7 +211,7 @@ def _adapt(given: Any, name: str) -> tuple[Callable[..., Any] | None, bool]:
 
 
 class SuspendedRecord(Exception):
-    """A record of which a deserializer waits. The RecordReader stays before the record.
+    """The deserializer of a record waits. The RecordReader stays before the record.
 
     The task that reads has to await `finish()`, before it awaits anything else; then
     `RecordReader.accept()` returns the record.
@@ -229,7 +231,7 @@ class SuspendedRecord(Exception):
             part: The part that waits, "key" or "value".
             suspended: The awaitable of the deserializer.
             key: The key, if it is the value that waits.
-            value_deserializer: As of `adapt_deserializer()`.
+            value_deserializer: A result of `adapt_deserializer()`.
         """
         super().__init__(f"the {part} deserializer waits")
         self.record = record
@@ -265,7 +267,7 @@ class SuspendedRecord(Exception):
 def deserialize(
     deserializer: Callable[..., Any], record: ConsumerRecord[Any, Any], part: str, data: Any
 ) -> Any:
-    """Call a deserializer, as of `adapt_deserializer()`, for the key or value of `record`."""
+    """Call a result of `adapt_deserializer()` for the key or value of `record`."""
     if type(deserializer) is ContextDeserializer:
         return deserializer(data, record, part)
     return deserializer(data)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Protocol
 
 __all__ = ["MYPY", "Self", "Unpack", "later"]
 
-# Mypy takes this name for True, other type checkers do not: for what only Mypy needs.
+# Mypy takes this name for True, other type checkers do not. It is for code that only Mypy needs.
 MYPY = False
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ def later(path: str) -> Any:
 
 # -- Types of keys and values, of records and clients
 
-# In annotations without type parameters (`AIOKafkaConsumer`), keys and values are Any, as in list.
-# The constructors infer the types from the (de)serializers; without a (de)serializer, bytes.
+# In annotations without type parameters (`AIOKafkaConsumer`), keys and values are Any, as are the
+# items of a bare `list`. The constructors infer the types from the (de)serializers; without a
+# (de)serializer, the type is `bytes | None`.
 
 
 if TYPE_CHECKING:

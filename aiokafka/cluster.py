@@ -51,9 +51,10 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.cluster")
 
-# A known topic is dropped after this many consecutive responses with UNKNOWN_TOPIC_OR_PARTITION or
-# another error that is not retriable, or without the topic in a list of all topics. A single such
-# response is not enough: a broker that has just started sends it until it has loaded its metadata.
+# A known topic is dropped after this many consecutive responses with UNKNOWN_TOPIC_OR_PARTITION, or
+# with an error that is not retriable, or without the topic in a list of all topics. A single such
+# response is not enough: a broker that has just started sends such responses until it has loaded
+# its metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
 # Without topic ids, a topic counts as recreated after this many consecutive responses with an older
@@ -136,8 +137,8 @@ def _is_final(error_code: int, misses: int) -> bool:
     consecutive earlier errors:
 
     - The client is not authorized, or the name is invalid: at once.
-    - UNKNOWN_TOPIC_OR_PARTITION, or any other error that is not retriable: after
-      `_PATIENCE_WITH_UNKNOWN` errors.
+    - UNKNOWN_TOPIC_OR_PARTITION, although it is retriable, and errors that are not retriable:
+      after `_PATIENCE_WITH_UNKNOWN` errors.
     - Any other error: never.
     """
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
@@ -351,7 +352,8 @@ class ClusterMetadata:
         return 0 if info is None else info.error
 
     def topic_errors(self) -> dict[str, int]:
-        """Return the error code of the last response by topic, for topics with an error."""
+        """Return a dict from topic to the error code of the last response, for topics with an
+        error."""
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
     def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
@@ -366,7 +368,8 @@ class ClusterMetadata:
         return found
 
     def doubtful_topics(self) -> set[str]:
-        """Return topics with known partitions that the last response reported as unknown."""
+        """Return the topics that the last response reported as unknown although their partitions
+        are known."""
         gone = UnknownTopicOrPartitionError.errno
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 

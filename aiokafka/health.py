@@ -151,7 +151,7 @@ class ShareConsumerHealth(_Plain):
 
     state: ConsumerState
     """The state. REBALANCING means that the consumer joins its group, or has got no response to a
-    heartbeat for longer than the session timeout, of which the consumer assumes that it is nine
+    heartbeat for longer than the session timeout. The consumer assumes that this timeout is nine
     heartbeat intervals. POLL_OVERDUE does not occur."""
 
     state_age_ms: float

@@ -65,9 +65,9 @@ _PART_FOR_NAMES = 2 / 3
 _STAGGER = 0.5
 
 # After so many seconds with metadata from one broker only, request it from another broker: a broker
-# that has lost its connection to the cluster would send the same metadata forever. Only if brokers
-# send leader epochs (Metadata v7): without epochs, the client cannot tell which of two responses is
-# older, and outdated metadata would replace newer metadata.
+# that has lost its connection to the cluster would send the same metadata forever. This is done
+# only if brokers send leader epochs (Metadata v7): without epochs, the client cannot tell which of
+# two responses is older, and outdated metadata would replace newer metadata.
 _LONGEST_TRUST = 300.0
 # Timeout in seconds of such a request. It is short, because the request delays all calls that wait
 # for metadata.

@@ -82,7 +82,7 @@ class PartitionLag(Value):
     #: The member to which the partition is assigned; None for an unassigned partition.
     owner: PartitionOwner | None
     #: Why the offsets of the partition could not be read, such as a deleted topic; None if they
-    #: could.
+    #: could be read.
     error: KafkaError | None = None
 
 

@@ -81,7 +81,7 @@ _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
 # for its response; after that, the response of the first broker is used.
 _SECOND_OPINION = 1.0
 # `Router.retry` cancels an attempt this many seconds after the deadline of the call, so that `send`
-# can raise its own error before: unlike the error of `retry`, it names the node.
+# can raise its own error first, which names the node, unlike the error of `retry`.
 _LATE = 0.2
 
 
@@ -175,7 +175,8 @@ class Router:
 
         A topic that one broker does not know may exist, because the metadata of that broker may be
         outdated. If the second broker fails, or does not respond within a second, the result of the
-        first is returned. The same if there is no second broker, or all requests go to controllers.
+        first is returned. It is also returned if there is no second broker, or if all requests go
+        to controllers.
 
         `ask` fetches the items (None for all) from one broker. Its other arguments are a deadline
         (loop time), and the set of brokers that were used before, to which `ask` adds its broker.

@@ -182,7 +182,8 @@ class Acls(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises ValueError for an invalid entry. Raises the error of a single entry, such as
-        InvalidRequestError; AdminItemsError, by entry, if one of several fails.
+        InvalidRequestError; AdminItemsError, with the errors of the failed entries, if one of
+        several fails.
         """
         wanted = [check_binding(binding) for binding in bindings]
         deadline = self._deadline(timeout_ms)
@@ -211,8 +212,9 @@ class Acls(AdminApi):
 
         Returns the deleted entries of each filter. If the response to an attempt was lost, the
         result lacks the entries that this attempt deleted. Raises the error of a single filter;
-        AdminItemsError, by filter, if one of several fails. If a filter selects several entries and
-        some cannot be deleted, the error of this filter is itself an AdminItemsError, by entry.
+        AdminItemsError, with the errors of the failed filters, if one of several fails. If a filter
+        selects several entries and some cannot be deleted, the error of this filter is itself an
+        AdminItemsError, with the errors of these entries.
         """
         chosen = [check_filter("filters", one) for one in filters]
         deadline = self._deadline(timeout_ms)
@@ -248,7 +250,8 @@ def _deleted(
 
     `known` has the entries of earlier attempts and their errors; this function updates it. The
     error is the first of these: the error of the filter; a retriable error of an entry, so that the
-    filter is sent again; the error of a filter's only entry; an AdminItemsError by entry.
+    filter is sent again; the error of a filter's only entry; an AdminItemsError with the errors of
+    several entries.
     """
     failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:

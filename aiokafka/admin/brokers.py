@@ -167,7 +167,7 @@ class LogDir(Value):
     """A log directory of a broker (KIP-113)."""
 
     error: KafkaError | None
-    """Why the directory cannot be used, such as KafkaStorageError; None if it can."""
+    """Why the directory cannot be used, such as KafkaStorageError; None if it can be used."""
     replicas: Mapping[TopicPartition, LogDirReplica]
     total_bytes: int | None
     """Size of the volume; None before Kafka 3.3 (KIP-827)."""

@@ -77,7 +77,8 @@ class QuotaFilter(Value):
 
 
 def parts(value: QuotaEntity | QuotaFilter) -> dict[str, str | QuotaName]:
-    """Return the fields that are not None, by Kafka's names of the entity types."""
+    """Return a dict from Kafka's name of the entity type to the field, for fields that are not
+    None."""
     found = {kind: getattr(value, name) for kind, name in KINDS.items()}
     return {kind: name for kind, name in found.items() if name is not None}
 

@@ -819,8 +819,8 @@ async def _view(
 def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     """Return True if all brokers know all partitions of a topic, each with a leader.
 
-    Otherwise return a KafkaError with the reason. It is retriable, unless a broker has returned an
-    error that is not retriable.
+    Otherwise return a KafkaError with the reason. The error is retriable, unless a broker has
+    returned an error that is not retriable.
     """
     if not views:
         return UnknownTopicOrPartitionError(f"{name}: no broker is there")

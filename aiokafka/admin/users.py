@@ -137,7 +137,7 @@ class Users(AdminApi):
 
         The client hashes the passwords in a thread. Raises ValueError for two passwords of one user
         and mechanism. Raises the error of a single credential, such as UnacceptableCredential;
-        AdminItemsError, by (user, mechanism), if one of several fails.
+        AdminItemsError, with the errors by (user, mechanism), if one of several fails.
         """
         if isinstance(credentials, NewScramCredential):
             credentials = [credentials]
@@ -173,7 +173,8 @@ class Users(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises ResourceNotFound for a credential that does not exist (also if the response to a
-        first attempt was lost); AdminItemsError, by (user, mechanism), if one of several fails.
+        first attempt was lost); AdminItemsError, with the errors by (user, mechanism), if one of
+        several fails.
         """
         wanted = []
         pair: Any

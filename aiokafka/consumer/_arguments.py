@@ -59,8 +59,8 @@ def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets of `commit()` as OffsetAndMetadata by TopicPartition. Raises ValueError or
-    TypeError for malformed offsets."""
+    """Return the offsets of `commit()` as a dict of TopicPartition to OffsetAndMetadata. Raises
+    ValueError or TypeError for malformed offsets."""
     if not isinstance(offsets, Mapping) or not offsets:
         # The text must not contain the value, which may be a record with secrets.
         given = "an empty one" if isinstance(offsets, Mapping) else type(offsets).__name__

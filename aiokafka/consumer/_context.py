@@ -335,7 +335,8 @@ class _Call:
 
 
 running_callback: ContextVar[_Call | None] = ContextVar("aiokafka_callback", default=None)
-"""The listener or interceptor that runs in this context, or has started the running task."""
+"""The call of a listener, interceptor or deserializer that runs in this context, or has started the
+running task."""
 
 
 async def call_listener(
@@ -367,16 +368,16 @@ def deserializing(owner: object) -> Iterator[None]:
 
 def refuse_in_listener(owner: object, call: str) -> None:
     """Raise IllegalStateError if the caller is a running rebalance listener of the consumer, or a
-    task that the listener started. Otherwise the method named `call` would wait for the listener to
-    return, or would change the assignment while the listener runs."""
+    task that the listener started. Without this check, the method named `call` would wait for the
+    listener to return, or would change the assignment while the listener runs."""
     if _is_inside(_LISTENER, owner):
         raise IllegalStateError(f"{call} cannot be called in a rebalance listener")
 
 
 def refuse_reading(owner: object, is_calling: bool) -> None:
     """Raise IllegalStateError if the caller is a running rebalance listener, interceptor or
-    deserializer of the consumer, or a task started by this callback. Otherwise the call would wait
-    for the callback to return, and the callback for the call.
+    deserializer of the consumer, or a task started by this callback. Without this check, the call
+    would wait for the callback to return, and the callback for the call.
 
     `is_calling`: whether a plain (not `async`) `on_consume` is running. Nothing else can run in
     this time, so `on_consume` itself has made the call.

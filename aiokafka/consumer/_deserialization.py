@@ -31,8 +31,8 @@ async def finish_one(context: ConsumerContext) -> ConsumerRecord[Any, Any] | Non
 
     The position moves after the deserializer has returned, so a cancelled call has consumed
     nothing. Returns None, and the next read deserializes the record again, if a rebalance has begun
-    meanwhile, or the partition was revoked, paused or sought. Raises RecordDeserializationError, or
-    returns None if the record is left out because of this error.
+    meanwhile, or the partition was revoked, paused or moved by a seek. Raises
+    RecordDeserializationError, or returns None if the record is left out because of this error.
     """
     chunk, epoch, suspended = context.queue.buffer.pop_suspended()
     with withheld(context, {}, deserializing):
@@ -44,13 +44,13 @@ async def finish_many(
     context: ConsumerContext, records: _Records, wanted: Wanted, limit: int, deadline: float
 ) -> _Records:
     """Continue `take(wanted, limit)`, which has returned `records` and stopped because a
-    deserializer waits. Return all records, up to `limit` (-1 = all buffered); after `deadline`
-    (loop time), those that are deserialized, but at least one.
+    deserializer waits. Return all records, up to `limit` (-1 = all buffered). `deadline` (loop
+    time) does not interrupt a deserializer, but afterwards no other deserializer is awaited.
 
     The positions stay before `records` until this function returns. If it is cancelled, they move
     back. If a deserializer raises and `context.on_unreadable` is None, the records before are
-    returned; the next call deserializes the record again, and raises the error. A rebalance is
-    handled as by `_interception.intercept()`.
+    returned; the next call deserializes the record again, and raises the error. Without a record
+    before, this call raises the error. A rebalance is handled as by `_interception.intercept()`.
     """
     counts: dict[PartitionState, int] = {}
     with withheld(context, counts, deserializing):
@@ -68,7 +68,8 @@ async def _go_on(
     deadline: float,
 ) -> bool:
     """Wait for the deserializer of `FetchBuffer.suspended`, and add records to `records` and
-    `counts` until no deserializer waits. Return False if the call must return what it has."""
+    `counts` until no deserializer waits. Return False if the call must now return the records so
+    far."""
     queue, now = context.queue, asyncio.get_running_loop().time
     while queue.buffer.suspended is not None:
         chunk, epoch, suspended = queue.buffer.pop_suspended()
@@ -101,10 +102,11 @@ async def fill_many(
     """Continue `take(wanted, limit)`, which has returned `records`, until there are `least` records
     or `deadline` (loop time) has passed. Return the records.
 
-    Returns fewer records if the next call raises an error, a partition was revoked or sought, or
-    the next record is unreadable; {} if the consumer stops. The positions stay before the records
-    until this function returns. If it is cancelled, they move back. A rebalance is handled as by
-    `_interception.intercept()`. `wait()` returns when records may have arrived, or at the deadline.
+    Returns fewer records if the next call raises an error, a partition was revoked or moved by a
+    seek, or the next record is unreadable; {} if the consumer stops. The positions stay before the
+    records until this function returns. If it is cancelled, they move back. A rebalance is handled
+    as by `_interception.intercept()`. `wait()` returns when records may have arrived, or at the
+    deadline.
     """
     queue = context.queue
     counts: dict[PartitionState, int] = {}
@@ -150,7 +152,8 @@ def _add(
 
 
 def _count(context: ConsumerContext, counts: dict[PartitionState, int], records: _Records) -> None:
-    """Add the number of records by partition to `counts`, and keep the positions before them."""
+    """Add the number of records of each partition to `counts`, and keep the positions before these
+    records."""
     for tp, some in records.items():
         state = context.subscriptions.assignment.get(tp)
         if state is not None:
@@ -161,7 +164,7 @@ def _count(context: ConsumerContext, counts: dict[PartitionState, int], records:
 async def _finish(
     context: ConsumerContext, state: PartitionState, suspended: SuspendedRecord
 ) -> None:
-    """Wait for the deserializers of a record, visibly in `health()`.
+    """Wait for the deserializers of a record, and show the wait in `health()`.
 
     A CancelledError has one of two causes. If this task is being cancelled, propagate it. If the
     deserializer awaited a cancelled task or future, it is the error of the deserializer. Python

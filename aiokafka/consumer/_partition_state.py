@@ -176,7 +176,8 @@ class FetchCursor:
 
     def start_at_end(self, leader_epoch: int) -> None:
         """Set `offset_epoch` to the epoch of the leader, for a position at the end of the log. The
-        record before the position may have an older epoch: the leader may not have written yet."""
+        record before the position has an older epoch if no record was written since the leader was
+        elected."""
         self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
@@ -192,7 +193,8 @@ class FetchCursor:
         if offset >= 0:
             self.offset = offset
             # Replace the epoch of the dropped records by the epoch of the record before `offset`.
-            # If that is unknown, keep the epoch: -1 would mean that no record was fetched.
+            # If that is unknown, keep the epoch: with -1, the position would not be validated after
+            # a change of the leader.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch
@@ -316,8 +318,9 @@ class Retry:
         self.at = at
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
-        """Count a position that was not in the log. From the second such position in a row on, back
-        off: the broker itself has returned that position, so a retry at once may fail, too."""
+        """Count a position that was not in the log. From the second time in a row on, back off: the
+        broker itself has reported that its log has this position, so a retry at once may fail,
+        too."""
         losses = self.losses
         self.losses += 1
         if losses:
@@ -560,9 +563,10 @@ class PartitionState:
     # the id of the deleted topic again. So a partition keeps one position per topic id.
 
     def change_topic(self, topic_id: bytes, is_new: bool) -> bool:
-        """Store the position in the present topic, and continue at the last position in the topic
-        with this id; without such a position, keep the present one. Return whether the position is
-        valid afterwards: False only if `is_new`, that is, if the id was never seen before.
+        """Store the position in the present topic, and continue at the stored position in the topic
+        with this id. If the id was seen before (`is_new` is False), but nothing is stored for it,
+        keep the present position. Return whether the position is valid afterwards: False for a new
+        id, and if the partition had no position in the topic with this id.
         """
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
@@ -598,8 +602,9 @@ class PartitionState:
     # and afterwards `hand_over()` or `give_back()`. One call of the application at a time does so.
 
     def show(self, offset: int) -> None:
-        """Keep the position at `offset`, unless it is kept at an earlier one already, while
-        interceptors process the records from there on, or records after them are deserialized.
+        """Keep the position at `offset`, or at an earlier offset if it is kept there already.
+        Called while interceptors process the records from `offset` on, or later records are
+        deserialized.
 
         A commit by a rebalance listener or a ParallelConsumer must not include records that the
         application does not have yet.

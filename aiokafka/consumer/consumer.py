@@ -349,7 +349,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     _source_traceback: traceback.StackSummary | None = None
 
     if MYPY:
-        # It infers no type from `Awaitable[Key] | Key`, and takes the first form that fits.
+        # Mypy infers no type from `Awaitable[Key] | Key`, and takes the first overload that fits.
 
         @overload
         def __init__(
@@ -496,7 +496,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
-        written after `start()` returns are read.
+        written after `start()` returns are read, except in partitions for whose end `start()` does
+        not wait: without a leader, after a failed request, or after five seconds.
 
         Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
         does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
@@ -587,8 +588,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     async def _await_positions(self, deadline: float) -> None:
         """Unless the reset policy is "earliest" or "none", wait until the positions are known: the
-        application may write records as soon as `start()` returns, and expects to read them. Return
-        after 5 seconds, or at `deadline`, even if leaders do not respond."""
+        application may write records as soon as `start()` returns, and expects to read them. Do
+        not wait for a partition without a leader, or whose request has failed. Return after 5
+        seconds, or at `deadline`, even if leaders do not respond."""
         if self._given.auto_offset_reset in ("earliest", "none"):
             return
         deadline = min(deadline, self._loop.time() + _POSITIONS_TIMEOUT)
@@ -604,14 +606,14 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Args:
             timeout: Seconds for commits and for leaving.
             leave: Whether the group removes this member at once, so that other members get its
-                partitions (KIP-1092). True: also a static member. False: no member: the group keeps
-                the partitions for it until its session expires (`session_timeout_ms`, or the
-                broker's with the consumer protocol). None: all but static members.
+                partitions (KIP-1092). True: remove it, even if it is static. False: keep it, with
+                its partitions, until its session expires (`session_timeout_ms`, or the broker's
+                with the consumer protocol). None: keep it only if it is static.
 
         Committing, including the commits of other tasks, and leaving take `timeout` seconds at most
         (None: ten; 0: neither is done). Waiting readers and `start()` get ConsumerStoppedError at
-        once, other calls after that time. Concurrent calls return together. A second call does
-        nothing, or continues the work after a cancelled call.
+        once, other waiting calls when the connections are closed, at the latest. Concurrent calls
+        return together. A second call does nothing, or continues the work after a cancelled call.
 
         The last returned records count as finished if `stop()` is called by the task that read
         them, unless the task is handling an exception.
@@ -635,8 +637,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """Return no more records: waiting and later calls raise ConsumerStoppedError. After a
-        failed `start()`, another `start()` raises this error, too."""
+        """Return no more records: waiting and later calls raise ConsumerStoppedError. If the
+        application calls `stop()` after a failed `start()`, another `start()` raises this error,
+        too."""
         if self._closed:
             self._has_failed = False
             return
@@ -800,8 +803,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription_changed()
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Make this member join its group again, in the background (KIP-568): for an assignor whose
-        user data has changed, or depends on something that Kafka does not know.
+        """Make this member join its group again, in the background (KIP-568). Call this if the user
+        data of the assignor has changed, or if the assignment depends on something that Kafka does
+        not know.
 
         The group rebalances: all members join again, and the leader assigns again. A call during a
         rebalance leads to another one. Each call costs the group a rebalance, so call it seldom.
@@ -839,11 +843,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         until `seek()`;
         OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
-        once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
-        of one partition is raised in its turn and does not stop the others.
+        once per `unreachable_timeout_ms`; any error of the broker that is not retriable. The error
+        of a partition is raised when it is the partition's turn; other partitions are still read.
         """
-        # Use the fast path only in the task that called `_begin_call()` last: only this call counts
-        # the records of earlier calls as finished.
+        # Use the fast path only in the task that called `_begin_call()` last. For another task,
+        # `_begin_call()` must first check the event loop, and register the task as the reader.
         if not partitions and self._is_reader():
             record = self._queue.next()
             if record is not None:
@@ -868,8 +872,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         began_at = await self._begin_call()
         if began_at is None:
             raise ConsumerStoppedError(_STOPPED)
-        # No await from here to the wait: a failure or `stop()` in between would wake no one, and
-        # this call would wait on.
+        # No await from here to the wait: a failure or `stop()` in between wakes only calls that
+        # already wait, so this call would then wait without an end.
         if self._subscription.subscription is None:
             raise _no_subscription()
         if wanted is None and self._queue.buffer.interceptor is not None:
@@ -941,8 +945,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         `stop()` is called. A cancelled call consumes nothing.
 
         With `min_records`, wait until there are so many records over all partitions; return fewer
-        after `timeout_ms`, before an error, or if a partition is revoked or sought meanwhile. While
-        the call waits, other tasks get no records.
+        after `timeout_ms`, before an error, or if a partition is revoked, or moved by a seek,
+        meanwhile. While the call waits, other tasks get no records.
 
         Raises ValueError for a wrong `max_records`, `min_records` or `timeout_ms`, and the errors
         of `getone()`. Records before an error are returned first; the next call raises the error.
@@ -980,7 +984,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             if records or self._closed:
                 return records
             self._check()
-            # If records are left out because of errors, there may be nothing to return for long.
+            # If all records are left out because of errors (`on_unreadable`), there may be no
+            # record to return for a long time.
             if self._context.on_unreadable is not None and self._yielded_at >= deadline:
                 return records
             # The record was dropped, for example after a seek. Read on: others may be buffered
@@ -1408,8 +1413,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Return the member id and generation of this consumer, for
         `producer.send_offsets_to_transaction` (KIP-447).
 
-        After `assign()` there is no member and no generation. Raises IllegalOperation without a
-        group, CommitFailedError if the consumer is not a member of the group at the moment.
+        After `assign()` the result has no member id and no generation. Raises IllegalOperation
+        without a group, CommitFailedError if the consumer is not a member of the group at the
+        moment.
         """
         if self._group_view is None:
             raise no_group("group_metadata")
@@ -1426,16 +1432,17 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the oldest record by partition. The partitions need not be assigned.
+        """Return the offset of the oldest record of each partition. The partitions need not be
+        assigned.
 
-        Raises KafkaTimeoutError after `default_api_timeout_ms`, which names the missing partitions
-        and the cause.
+        Raises KafkaTimeoutError, with the missing partitions and the cause in its text, after
+        `default_api_timeout_ms`.
         """
         return await self._ends(EARLIEST, partitions)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the newest record by partition; with `read_committed`, the last
-        stable offset. Raises like `beginning_offsets()`."""
+        """Return the offset after the newest record of each partition; with `read_committed`, the
+        last stable offset. Raises like `beginning_offsets()`."""
         return await self._ends(LATEST, partitions)
 
     async def _ends(
@@ -1451,12 +1458,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, float]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the offset of the first record not older than a timestamp, by partition; None if
-        all records are older. The partitions need not be assigned.
+        """Return, for each partition, the offset of the first record that is not older than the
+        partition's timestamp; None if all records are older. The partitions need not be assigned.
 
         Timestamps are milliseconds since 1970; fractions are dropped. Raises ValueError for a
-        negative timestamp, TypeError for other types, KafkaTimeoutError after
-        `default_api_timeout_ms`, which names the missing partitions and the cause.
+        negative timestamp, TypeError for other types, KafkaTimeoutError, with the missing
+        partitions and the cause in its text, after `default_api_timeout_ms`.
         """
         self._check_can_read()
         wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
@@ -1570,7 +1577,8 @@ show_options(
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # In aiokafka 0.14 this module has the class, and programs import it from here.
+        # In aiokafka 0.14 this module has the name RoundRobinPartitionAssignor, and programs import
+        # it from here.
         if name != "RoundRobinPartitionAssignor":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return default_strategy()[0]

@@ -37,7 +37,8 @@ else:
 
 
 # `revoked_after_reading` keeps this many entries, or twice as many as the largest assignment so far
-# if that is more; then the oldest are dropped. Ten thousand entries use two megabytes of memory.
+# has partitions, if that is more. Beyond that, the oldest entries are dropped. Ten thousand entries
+# use two megabytes of memory.
 _MOST_REVOKED = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"

@@ -148,7 +148,7 @@ class ConsumerMetricsCollector(_Collector):
         `record_count` and `size_bytes` are those of the compressed batches in the response, so they
         include records before the position and records of aborted transactions. For a share
         consumer `record_count` is the number of offsets that the fetch has acquired, and the method
-        is called only for partitions of which it has acquired some.
+        is called only for partitions of which the fetch has acquired some.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:

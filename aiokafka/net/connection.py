@@ -345,7 +345,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         authenticates: bool = False,
     ) -> asyncio.Future[R]:
-        """Write `request`; return a future of the response, which is None at once for acks=0.
+        """Write `request`; return a future of the response. For acks=0 its result is None at once.
 
         The request is accepted even while the write buffer is full or the broker throttles (its
         bytes then wait in the write buffer). `timeout` is in seconds, by default `request_timeout`.

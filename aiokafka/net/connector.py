@@ -68,7 +68,7 @@ class Negotiation:
         """Whether the broker responds to other requests but not to ApiVersions."""
         self.expected: tuple[str, int] | None = None
         """The cluster id and the node id that the broker at this address should have (KIP-1242).
-        Kafka 4.4 and later reject ApiVersions if they are another broker's. None: not checked."""
+        Kafka 4.4 and later reject ApiVersions with the ids of another broker. None: not checked."""
 
 
 def ask_versions(

@@ -64,8 +64,8 @@ def is_address(host: str, port: int) -> bool:
 
 
 async def resolve(host: str, port: int, family: str = "any") -> list[str]:
-    """Return the distinct IP addresses of `host` (KIP-302), in the resolver's order: of the family
-    "v4" or "v6", or of "any". `host` may be an IP address itself.
+    """Return the distinct IP addresses of `host` (KIP-302), in the resolver's order. `family` is
+    "v4", "v6", or "any" for both. `host` may be an IP address itself.
 
     Raises OSError (socket.gaierror) when the name is unknown or has no such address.
     """
@@ -273,7 +273,8 @@ class Route:
         """Return the name that TLS checks. Raises KafkaConnectionError if it cannot be a name.
 
         A resolver refuses such names, but with a dialer or a proxy nothing is resolved here. Then
-        `ssl` would raise UnicodeError, ValueError or TypeError, which are no failures to connect.
+        `ssl` would raise UnicodeError, ValueError or TypeError, which callers do not treat as
+        failures to connect.
         """
         name = self._server_hostname
         try:
@@ -387,7 +388,7 @@ def _set_options(sock: Any, options: _SocketOptions, peer: str) -> None:
 async def _create_with(
     sock: socket.socket, make: Callable[[], P], context: ssl.SSLContext | None, name: str | None
 ) -> tuple[asyncio.Transport, P]:
-    """Create a transport for a connected socket, which is closed if that fails. `name` is the host
+    """Create a transport for a connected socket. Close the socket if that fails. `name` is the host
     name that TLS checks."""
     made: list[P] = []
 
@@ -409,8 +410,8 @@ async def _create_with(
 async def _with_options(
     options: _SocketOptions, address: tuple[str, int], peer: str
 ) -> socket.socket:
-    """Return a socket that is connected to an IP address, and has had `options` since before the
-    connect: only then TCP offers a window scale for the size of the receive buffer."""
+    """Return a socket that is connected to an IP address. Its `options` are set before the connect:
+    only then TCP offers a window scale for the size of the receive buffer."""
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     # No name is resolved here, so the call does not block.
     found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=flags)
@@ -463,7 +464,7 @@ async def _through_proxy(
 
 
 async def _connect_to_proxy(config: ClientConfig, proxy: ProxyUrl, peer: str) -> socket.socket:
-    """Return a socket that is connected to the first IP address of the proxy that accepts it."""
+    """Return a socket, connected to the first IP address of the proxy that accepts a connection."""
     host, port = proxy.address
     addresses = await resolve(host, port, config.broker_address_family)
     options = _options_of(config)
@@ -477,8 +478,8 @@ async def _ask_http_proxy(sock: socket.socket, proxy: ProxyUrl, address: tuple[s
     """Send CONNECT (RFC 9110, 9.3.6) and read the whole response. Raises OSError, whose text says
     why the proxy does not connect.
 
-    python-socks also supports HTTP proxies, but takes the first bytes of the response for all of
-    it. If the response arrives in two parts, Kafka's protocol would begin with the second part.
+    python-socks also supports HTTP proxies, but takes the first bytes that arrive for the whole
+    response. If the response arrives in two parts, Kafka's protocol would begin with the second.
     """
     loop = asyncio.get_running_loop()
     target = format_address(*address)

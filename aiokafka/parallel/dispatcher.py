@@ -384,8 +384,8 @@ class Dispatcher:
         """Send a failed record to a retry or dead-letter topic and return None, or end the
         processing and return the error that ended it.
 
-        Without such a topic that error is `error`, otherwise it is the error of the send. If the
-        partition was revoked or lost, only log and return `error`.
+        Without such a topic that error is `error`; if the send fails, it is the error of the send.
+        If the partition was revoked or lost, only log and return `error`.
         """
         outcome = error
         self.meter.fail()

@@ -53,8 +53,8 @@ class Delays:
     provides an upper bound:
 
     1. At some loop time, the end offset of a partition is observed.
-    2. Records before that offset were written before that time. So they are due, at the latest,
-       the retry topic's delay after that time, whatever their headers say.
+    2. Records before that offset were written before that time. So, whatever their headers say,
+       they are due when the delay of the retry topic has passed since that time, at the latest.
 
     Owns: the observed end offsets and their times.
     """
@@ -344,7 +344,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
       an exception after the last retry, or one that is not retried, ends the processing.
     - `retry_on`: exceptions to retry; after other exceptions, the record is sent to the dead-letter
       topic at once.
-    - `never_retry`: subclasses of `retry_on` that are not retried.
+    - `never_retry`: exceptions that are not retried, although `retry_on` includes them.
     - `max_message_bytes`: maximum bytes of the exception's text in the headers.
 
     If the broker rejects a copy, or the copy is too large, smaller copies are sent, in this order:

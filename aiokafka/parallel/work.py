@@ -421,9 +421,9 @@ class WorkQueue:
         return None
 
     def finish(self, work: Work) -> None:
-        """Finish a running record, and make the next record of its lane ready (the records with the
-        same key or of the same partition, which are processed in order). Raises IllegalStateError
-        if the record is not running.
+        """Finish a running record, and make the next record of its lane ready (a lane has the
+        records of a key or of a partition, in order). Raises IllegalStateError if the record is not
+        running.
         """
         partition = work._partition
         self._end_run(work)
@@ -474,8 +474,8 @@ class WorkQueue:
             self._ready.appendleft(work)
 
     def _free_lane_after_revoke(self, work: Work) -> None:
-        """After the end of a work that was still running when its partition was dropped: if the
-        partition was assigned again, make the next record of the work's lane ready (the records
+        """Called after the end of a work that was still running when its partition was dropped. If
+        the partition was assigned again, make the next record of the work's lane ready (the records
         that are processed in order, see WorkQueue).
         """
         tp = work._partition.tp

@@ -216,7 +216,7 @@ class ProducerHealthMonitor:
     def _outage(self, now: float) -> Outage | None:
         """Return the outage because of which no batch can be delivered; None if a batch may be
         delivered. In this order: all brokers with batches or requests have an outage; all
-        partitions have errors; no broker has responded since metadata requests fail."""
+        partitions have errors; no broker has responded since metadata requests began to fail."""
         busy = [node.health for node in self._nodes.values() if node.is_busy]
         outages = [health.outage(now) for health in busy]
         found = [outage for outage in outages if outage is not None]

@@ -26,8 +26,8 @@ _Outcome = tuple[Any, Any, Headers, Coroutine[Any, Any, Serialized] | None]
 def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
     """Return the serializers of a producer, each of any form; see `adapt_serializer()`.
 
-    `Serializers.serialize` runs for each record. So each subclass calls what there is to call, and
-    does not ask for each record.
+    `Serializers.serialize` runs for each record. So there is a subclass for each case, which need
+    not check for each record which serializers exist and which of them take a context.
     """
     key, key_takes_context = adapt_serializer(key_serializer)
     value, value_takes_context = adapt_serializer(value_serializer)
@@ -39,8 +39,9 @@ def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
 
 
 def without_awaitables(option: str, serializer: Any) -> Any:
-    """Return the serializer that was given as `option` for code that calls it itself and does not
-    await the result: it raises TypeError instead of returning an awaitable.
+    """Return a wrapper of the serializer that was given as `option`, for code that calls the
+    serializer itself and does not await the result: the wrapper raises TypeError instead of
+    returning an awaitable. Return a serializer that is not callable as it is.
 
     opentelemetry-instrumentation-aiokafka calls the serializers of a producer to compute the
     partition of a record, and leaves the partition out after an error.

@@ -52,7 +52,7 @@ __all__ = [
 
 
 _MARGIN = 1.05
-"""A batch may compress this factor worse than earlier batches, and still not exceed the limit."""
+"""A batch may compress worse than earlier batches by this factor without exceeding the limit."""
 
 _MOST_GROWTH = 16
 """The largest size of a full batch before compression, in multiples of its limit after
@@ -63,7 +63,7 @@ _PREVIOUS_WEIGHT = 0.8
 compressed better than estimated."""
 
 _LARGEST = 1_000_000
-"""Bytes up to which a batch grows while other batches of its partition are queued before it: less
+"""Bytes up to which a full batch grows while it waits to be sent (`MessageAccumulator._grow`): less
 than the default of `max.message.bytes`, 1,048,588."""
 
 _LARGEST_COMPRESSED = 262_144
@@ -113,8 +113,8 @@ class BatchSizing:
 
     @property
     def largest(self) -> int:
-        """Bytes before compression up to which a batch may grow while other batches of its
-        partition are queued before it.
+        """Bytes before compression up to which a full batch may grow while it waits to be sent
+        (`MessageAccumulator._grow`).
 
         0 = batches do not grow: `max_batch_size` was set, or a broker has refused a batch as too
         large in the last 10 minutes.
@@ -747,7 +747,8 @@ _OPEN_OUTCOME = (
 )
 
 # A leader refuses a batch with one of these errors at each attempt, so no earlier attempt of the
-# same batch has succeeded.
+# same batch has succeeded. (An exception is a size limit that was lowered between two attempts:
+# `fail_as` and `_final_error` consider it in the errors that they make.)
 _ALWAYS_REFUSED = (*TOO_LARGE, InvalidRecord, InvalidTimestampError)
 
 _new_tuple: Callable[..., Any] = tuple.__new__
@@ -821,8 +822,8 @@ class ProducerBatch:
         self.attempts = 0
         """The number of requests that contained the batch."""
         self.has_grown = False
-        """Whether the size limit was raised, because other batches of the partition are queued
-        before this batch. Such a batch does not linger."""
+        """Whether the size limit was raised, because the batch was full but had to wait for its
+        turn anyway (`MessageAccumulator._grow`). Such a batch does not linger."""
         self.is_doubtful = False
         """Whether the batch is a part of a split batch that may have been written: see
         `split_batch`."""

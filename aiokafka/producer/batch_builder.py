@@ -58,7 +58,7 @@ class BatchBuilder:
         self._key_serializer = None if serializers is None else serializers.key
         self._value_serializer = None if serializers is None else serializers.value
         self.topic = topic
-        """The topic of the records, for serializers that take a context; None if it is open."""
+        """The topic of the records, for serializers that take a context; None if unknown."""
         self._is_closed = False
         self._is_sent = False
         self._first_timestamp = -1

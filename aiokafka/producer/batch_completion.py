@@ -205,8 +205,8 @@ class BatchCompletion:
         response: ProduceResponse,
     ) -> None:
         """Act on a leader's error for a batch: split a batch that is too large; retry after a
-        retriable error, or to find out why a transaction was fenced; call `_handle_sequence_error`
-        for a sequence error; else fail the batch."""
+        retriable error, or if only the coordinator knows whether the error is fatal; call
+        `_handle_sequence_error` for a sequence error; else fail the batch."""
         error = _batch_error(queue.partition, result)
         # Check the transaction before the error: during an abort no batch is sent again.
         if self._is_late(batch):
@@ -319,7 +319,7 @@ class BatchCompletion:
         response: ProduceResponse,
     ) -> bool:
         """Route `queue` to the new leader in the response (KIP-951), and return True. Return False
-        if the response has no leader, or not a newer one than the metadata."""
+        if the response has no leader, or none that is newer than the leader in the metadata."""
         leader = result.current_leader
         asked = queue.in_flight_from
         if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
@@ -556,7 +556,7 @@ class BatchCompletion:
 def _results_of(
     request: ProduceRequest, response: ProduceResponse
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """Return the result of each partition, by topic and number.
+    """Return a dict from (topic, partition number) to the result of the partition.
 
     If a response has several results for a partition, use the first result with an error: otherwise
     records that were not written could be acknowledged.

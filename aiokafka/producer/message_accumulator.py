@@ -587,8 +587,8 @@ def record_bound(key: bytes | None, value: bytes | None, headers: _Headers) -> i
 
 
 class MessageBatch(ProducerBatch):
-    """The class of batches in aiokafka 0.14, whose methods instrumentation of programs replaces.
-    Nothing here uses it: batches are of class ProducerBatch."""
+    """The name of the batch class in aiokafka 0.14. Instrumentation of programs replaces methods of
+    this class, which has no effect: batches are of class ProducerBatch."""
 
 
 class TopicQueues:
@@ -605,9 +605,10 @@ class TopicQueues:
         sizing: BatchSizing,
         quantum: int,
     ) -> None:
-        """Records without a key are appended to one of the `available` queues, whose partitions
-        have a leader, with KIP-1123 in the client's rack (without such queues, to one of `queues`).
-        After `quantum` bytes `switch` chooses a queue again.
+        """Records without a key are appended to one of the `available` queues: their partitions
+        have a leader and, with `partitioner_rack_aware`, one in the client's rack (KIP-1123). If
+        `available` is empty, the records are appended to one of `queues`. After `quantum` bytes
+        `switch` chooses a queue again.
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}

@@ -53,9 +53,9 @@ log = logging.getLogger("aiokafka.producer.producer")
 class OpenBatches(dict["PartitionQueue", None]):
     """The queues whose open batch may wait for more records, in the order in which they were added.
 
-    Owns `_is_mixed`: whether this order may differ from the order by age of the batches. They
-    differ if a queue is added long after its batch was opened: an older batch of the queue had to
-    be sent first, or the queue was moved here from the NodeSender of another broker.
+    Owns `_is_mixed`: whether this order may differ from the order by age of the batches. The
+    orders differ if a queue is added long after its batch was opened: an older batch of the queue
+    had to be sent first, or the queue was moved here from the NodeSender of another broker.
     """
 
     def __init__(self) -> None:
@@ -734,8 +734,9 @@ class NodeSender:
             yield queue
 
     def _may_send_open(self, now: float) -> bool:
-        """Return whether open batches are sent now, with a linger time of 0: not while they gather
-        records during a request, nor, for a limited time, while the application is sending."""
+        """Return whether open batches are sent now, with a linger time of 0. Return False while
+        they gather records during a request and, for a limited time, while the application is
+        sending."""
         if not self._lingering or (self.requests and now < self._gather_until):
             return False
         if not self._accumulator.is_yielding:

@@ -126,9 +126,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     compression package is missing, and RuntimeError without an event loop. `loop` is the event loop
     to use if none is running (deprecated). `api_version` and `send_backoff_ms` have no effect.
 
-    The types of keys and values are the argument types of the serializers, without a serializer
-    bytes or None: `AIOKafkaProducer(value_serializer=dump_order)` sends values of type `Order` if
-    this function accepts an `Order`.
+    The types of keys and values are the parameter types of the serializers; without a serializer,
+    the type is `bytes | None`. `AIOKafkaProducer(value_serializer=dump_order)` sends values of type
+    `Order` if this function accepts an `Order`.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -415,10 +415,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
         `timeout` (seconds) limits the delivery: records that are not delivered by then fail with
         ProducerClosed. Without a `timeout`, `delivery_timeout_ms` limits the delivery of records,
-        and `transaction_timeout_ms` limits the abort of an open transaction, which brokers then
-        abort themselves. Calls that wait in `send` fail with ProducerClosed at once. After a
-        cancelled call, call `stop` again to continue. The end of `async with` calls `stop()`
-        without a `timeout`; to limit the wait, call `stop(timeout)` inside the block.
+        and the longer one of `max_block_ms` and `transaction_timeout_ms` limits the abort of an
+        open transaction, which its coordinator aborts then. Calls that wait in `send` fail with
+        ProducerClosed at once. After a cancelled call, call `stop` again to continue. The end of
+        `async with` calls `stop()` without a `timeout`; to limit the wait, call `stop(timeout)`
+        inside the block.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
@@ -613,7 +614,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         partition: int | None,
         timestamp_ms: float | None,
     ) -> Future[RecordMetadata]:
-        """Send a record of which a serializer waits: `rest` is the coroutine of
+        """Send a record whose serializer waits: `rest` is the coroutine of
         `Serializers.serialize`. The record becomes part of the open transaction, if there is
         one."""
         number = self._transaction_number()
@@ -622,8 +623,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         return await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
 
     async def _finish_serializing(self, rest: Coroutine[Any, Any, Serialized]) -> Serialized:
-        """Wait for a serializer, visibly in `health()`. Nothing else was awaited since the first
-        step of the serializer."""
+        """Wait for a serializer, and show the wait in `health()`. Nothing else was awaited since
+        the first step of the serializer."""
         with self.client.waits.on("a serializer", reason="the serializer has not returned"):
             return await rest
 
@@ -854,7 +855,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         rest: Coroutine[Any, Any, Serialized],
         number: int,
     ) -> Future[RecordMetadata]:
-        """Send `record`, of which a serializer waits (`rest`), in transaction `number`."""
+        """Send `record`, whose serializer waits (`rest`), in transaction `number`."""
         try:
             key, value, pairs = await self._finish_serializing(rest)
             self._check_may_send("send", number)

@@ -106,7 +106,7 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
     broker.
 
     Raises KafkaTimeoutError at `deadline` (loop time), UnsupportedVersionError before Kafka 0.11,
-    and the errors of brokers that are not retriable.
+    and errors in responses that are not retriable errors.
     """
 
     nodes = RetryNodes(client)

@@ -396,8 +396,8 @@ UNANSWERED = (
 
 
 class UnansweredRequests:
-    """The requests of a transaction that got no response, by what they may change: brokers may
-    still process them. Such a request counts even if its retry got a response.
+    """The requests of a transaction that got no response, grouped by what they may change:
+    brokers may still process them. Such a request counts even if its retry got a response.
     """
 
     def __init__(self) -> None:

@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 
 # After these errors `_apply_error` does not fail the transaction, because `Fencing.explain` does:
-# the task calls `explain`, or, if the task was cancelled, the commit or abort.
+# the task calls it or, if the task was cancelled, the commit or abort does.
 _EXPLAINED_ERRORS = (ProducerFenced, InvalidTxnState)
 
 
@@ -410,7 +410,7 @@ class WrongOffsets(TypeError, ValueError):
 
 
 def as_offsets(offsets: Any) -> Offsets:
-    """Return the offsets of an application as OffsetAndMetadata by partition.
+    """Return the offsets of an application as a dict from partition to OffsetAndMetadata.
 
     Raises TypeError or ValueError unless `offsets` is a mapping of partitions to an int,
     (int, str) or OffsetAndMetadata, and ValueError for a negative offset.

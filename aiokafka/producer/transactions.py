@@ -113,7 +113,7 @@ class Fencing:
 
     async def fence_unanswered(self, deadline: float) -> None:
         """Make brokers refuse requests of the ended transaction that got no response (version 1,
-        without KIP-890). Otherwise:
+        without KIP-890). If brokers accepted them:
 
         1. A request of the transaction gets no response. The transaction ends, with markers that
            have the same epoch.
@@ -303,11 +303,11 @@ class ProducerTransactions:
     """Begins, commits and aborts transactions, and adds partitions and offsets to them.
 
     `max_block_ms` limits every call. A commit or abort that timed out or was cancelled continues
-    when the call is repeated. Until it has succeeded, the only other possible call is `begin`,
-    which repeats the abort, or the commit if it was sent; otherwise the application has to decide
-    between commit and abort. Only one call at a time ends a transaction: a second
-    commit waits for the first commit and shares its result, an abort during a commit raises
-    TransactionStateError, and vice versa.
+    when the call is repeated. `begin` repeats an abort, and a commit whose EndTxn may have been
+    sent. After a commit whose EndTxn was not sent, `begin` raises TransactionStateError: the
+    application has to decide between commit and abort. Only one call at a time ends a transaction:
+    a second commit waits for the first commit and shares its result, an abort during a commit
+    raises TransactionStateError, and vice versa.
 
     Owns: the commit or abort in progress, and the number of the transaction whose failed commit
     `begin` has raised.
@@ -359,7 +359,7 @@ class ProducerTransactions:
         """Begin a transaction; first finish an abort or a commit that timed out or was cancelled.
         Raises the errors of `_finish_former()`, ProducerClosed, and the error of a failed producer.
 
-        The first transaction of version 2 needs a new epoch (KAFKA-18227). Otherwise:
+        The first transaction of version 2 needs a new epoch (KAFKA-18227). With the old epoch:
 
         1. The last transaction was of version 1, so its end did not change the epoch. Its markers
            are not written yet. Now the cluster switches to version 2.
@@ -715,7 +715,7 @@ class ProducerTransactions:
             raise
 
     def _by_member(self, offsets: Offsets, group: Any) -> list[MemberOffsets]:
-        """Return the offsets by the member that commits them, for the present assignment."""
+        """Return the offsets, grouped by the member that commits them in the present assignment."""
         member = as_group(group)
         group_id = member if isinstance(member, str) else member.group_id
         found = readers(self._loop, self._client.cluster.cluster_id, group_id)

@@ -49,8 +49,9 @@ class BrokerVersions:
     """The API versions and features of a broker, from its ApiVersions response. Immutable.
 
     Args:
-        api_versions: The lowest and highest version by API key.
-        finalized_features: The level by feature, such as ``transaction.version`` (KIP-584).
+        api_versions: A dict from API key to the (lowest, highest) version.
+        finalized_features: A dict from feature, such as ``transaction.version``, to its level
+            (KIP-584).
     """
 
     def __init__(
@@ -173,7 +174,7 @@ _FIRST_RELEASES_WITH_KRAFT = _by_key(_FIRST_WITH_KRAFT)
 def first_release(api_key: int) -> str | None:
     """Return the first release with an API for clients, such as "2.3"; None if unknown.
 
-    If a release had an early version of the API, it counts only if users could enable it there.
+    A release with an early version of the API counts only if users could enable that version.
     """
     release = _FIRST_RELEASES.get(api_key)
     return f"{release} with KRaft" if api_key in _OF_KRAFT else release

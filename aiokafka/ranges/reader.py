@@ -417,8 +417,8 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Return the ranges to fetch by leader, at most one per partition. Ranges that got records
-        longest ago come first."""
+        """Return the ranges to fetch from each leader, at most one per partition. Ranges that got
+        records longest ago come first."""
         by_leader: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.last_response):

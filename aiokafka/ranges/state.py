@@ -237,7 +237,8 @@ class RangeState:
         )
 
     def data_loss_until(self, kind: LossKind, until: int) -> DataLoss:
-        """Return the DataLoss of the offsets from the position up to `until` or the range's end."""
+        """Return the DataLoss of the offsets from the position up to `until`, or up to the range's
+        end if that is lower."""
         last = min(max(until, self.position), self.range.until)
         return DataLoss(kind, self.tp.topic, self.tp.partition, self.position, last)
 

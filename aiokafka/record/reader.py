@@ -45,8 +45,9 @@ class RecordReader(BatchCursor):
     With `on_error`, no RecordDeserializationError is raised: `on_error` is called with it, and
     returns whether the record is returned, with its key and value as bytes, or left out.
 
-    A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord,
-    and `take` returns the records before. `suspended` is then the record until `accept` is called.
+    A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord;
+    `take` returns the records before, and raises SuspendedRecord only if there are none.
+    `suspended` is then the SuspendedRecord, until the caller sets it to None.
 
     - `position`: the offset after the last returned record, and after the batches behind it that
       were skipped, such as control batches.

@@ -105,10 +105,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     Consumers with `isolation_level="read_committed"` then see the result of each input record
     exactly once, whatever fails. Brokers before Kafka 2.5 accept offsets from a member that was
-    replaced while its process was frozen: with such brokers, exactly-once holds for assigned
-    partitions only, and the first transaction with a subscription logs a warning. A session works
-    with a subscribed consumer, in a group of either protocol, and with assigned partitions. Each
-    set of assigned partitions needs its own transactional id::
+    replaced while its process was frozen: with such brokers, exactly-once holds for partitions of
+    `assign()` only, and the first transaction with a subscription logs a warning. A session works
+    with a subscribed consumer, in a group of either protocol, and with partitions of `assign()`.
+    Each set of such partitions needs its own transactional id::
 
         async with TransactionalSession(consumer, producer) as session:
             async for transaction in session:
@@ -366,11 +366,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
         A rebalance may begin at any await, and `_partitions_revoked` runs in the consumer's task:
 
-        1. Before SENDING_OFFSETS, the listener does not wait. The transaction becomes void, and is
-           aborted instead of committed.
+        1. Before SENDING_OFFSETS, the listener does not wait. It sets `is_void`, and the
+           transaction is aborted instead of committed.
         2. While the offsets are sent, the listener waits for the end of the transaction, so the
-           group does not reassign the partitions. After `_MAX_REVOKE_WAIT` the transaction becomes
-           void, which the check between the two requests detects.
+           group does not reassign the partitions. After `_MAX_REVOKE_WAIT` it sets `is_void`, which
+           the check between the two requests detects.
         3. While the commit is sent, the listener waits too. Without this wait, brokers before Kafka
            2.5 would return the previous offset to the next owner during the commit, and the records
            would be processed twice. Newer brokers make the next owner wait.

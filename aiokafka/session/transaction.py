@@ -222,7 +222,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove revoked partitions, so that the session neither commits their offsets nor seeks in
-        them. If the transaction has records of these partitions, it becomes void: it is aborted.
+        them. If the transaction has records of these partitions, set `is_void`: it must be aborted.
         """
         for tp in partitions:
             if self.first.pop(tp, None) is not None:

@@ -216,7 +216,8 @@ def without_overlaps(
 ) -> tuple[list[Acknowledgement], list[Acknowledgement]]:
     """Return the acknowledgements to send, sorted by partition and offset, and those that a later
     acknowledgement of the same offset replaces: a RENEW that was not sent before the record was
-    acknowledged, or an acknowledgement by which the lock has expired and was acquired again."""
+    acknowledged, or an acknowledgement of a record whose lock has expired, and which was acquired
+    again since."""
     kept: dict[tuple[TopicIdPartition, int], Acknowledgement] = {}
     replaced: list[Acknowledgement] = []
     for each in queue:
@@ -349,8 +350,9 @@ class Acknowledgements:
             self.settle([made], renewed(acquisition.failure))
             return
         if is_delivered:
-            # An offset after a RENEW needs an acknowledgement of its own: only a later one replaces
-            # the RENEW. Locks that were renewed expire at times of their own.
+            # Extend no acknowledgement after a RENEW: an acknowledgement replaces the RENEW of its
+            # offset only if it has a later number. If a lock was renewed, extend none either: the
+            # locks of its offsets would expire at different times.
             is_last = type_ != AcknowledgeType.RENEW and not acquisition.is_renewed
             acquisition.growing = made if is_last else None
         acquisition.session.enqueue(made)
@@ -415,8 +417,9 @@ class Acknowledgements:
         self.signal.notify()
 
     async def commit(self, deadline: float) -> Outcomes | None:
-        """Wait until all present acknowledgements are settled; return the outcome by partition of
-        these, and of those settled since the last `commit()`. None at `deadline` (loop time)."""
+        """Wait until all present acknowledgements are settled. Return, for each partition, the
+        outcome of these and of those settled since the last `commit()`; None at `deadline` (loop
+        time)."""
         commit = _Commit(self._number, self._outcomes)
         self._outcomes = {}
         self._commits[commit] = None
@@ -448,7 +451,8 @@ class Acknowledgements:
                 outcomes[tp] = None if error is None else renewed(error)
 
     def _restore(self, outcomes: Outcomes) -> None:
-        """Keep the outcomes of a `commit()` that does not return them for the next one."""
+        """Keep the outcomes of a `commit()` that has timed out or was cancelled: the next
+        `commit()` returns them."""
         for tp, error in outcomes.items():
             if self._outcomes.get(tp) is None:
                 self._outcomes[tp] = error

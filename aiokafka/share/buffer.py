@@ -165,12 +165,12 @@ class ShareBuffer:
     """The acquired records of all brokers that the application has not got, and the calls that wait
     for records.
 
-    A broker is asked for records only while the buffer is empty and a call waits for records, or
-    has returned without: the acquisition locks of buffered records run.
+    Records are acquired only while the buffer is empty, and a call waits for records or has
+    returned without any, because the acquisition locks of buffered records expire.
 
     Owns: the record sets in the order of arrival; records that a cancelled call has returned to the
-    buffer; errors to raise; `demand`, how many records to acquire; `expired`, the number of records
-    whose lock expired in the buffer.
+    buffer; errors to raise; `demand`, how many records to acquire; `expired`, the number of decoded
+    records, and of unfinished record sets, whose lock expired before the application got them.
     """
 
     def __init__(self) -> None:
@@ -204,8 +204,8 @@ class ShareBuffer:
         self.arrived.notify()
 
     def fail(self, error: KafkaError) -> None:
-        """Raise `error` by the next call that reads. An error with the same text that was not
-        raised yet is not added."""
+        """Make the next call that reads raise `error`, unless an error with the same text has not
+        been raised yet."""
         if all(str(each) != str(error) for each in self._failures):
             self._failures.append(error)
         self.arrived.notify()
@@ -227,8 +227,9 @@ class ShareBuffer:
         """Return records to the buffer: the call that took them was cancelled."""
         records = list(records)
         for record in records:
-            # Now the buffer refers to the record, which refers to the buffer by its acquisition. As
-            # every change of an attribute, this makes the garbage collector search the record.
+            # The buffer refers to the record from now on, and the record, through its acquisition,
+            # to the buffer. New records are excluded from the search for reference cycles; setting
+            # an attribute includes the record again.
             record._is_open = True
         self._returned.extendleft(reversed(list(runs(records))))
         self.arrived.notify()
@@ -293,8 +294,8 @@ class ShareBuffer:
             del self._waiting[waiter]
 
     def want(self, demand: int) -> None:
-        """Acquire up to `demand` records, although no call waits for them."""
+        """Acquire up to `demand` records, even if no call waits for them."""
         self.demand = max(self.demand, demand)
-        # Notify also if the demand is the same: with an error or a returned record in the buffer,
-        # the sessions did not fetch for it, and nothing else would wake them.
+        # Notify even if the demand is the same: while the buffer had an error or a returned record,
+        # the sessions did not fetch for this demand, and nothing else would wake them.
         self.wanted.notify()

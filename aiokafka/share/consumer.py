@@ -242,7 +242,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     _closed: bool | None = None  # None: __init__ did not finish
 
     if MYPY:
-        # It infers no type from `Awaitable[Key] | Key`, and takes the first form that fits.
+        # Mypy infers no type from `Awaitable[Key] | Key`, and takes the first overload that fits.
 
         @overload
         def __init__(
@@ -448,9 +448,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         Concurrent calls return together; a second call does nothing, or continues the work of a
         cancelled call.
 
-        With implicit acknowledgement, the last returned records are accepted if `stop()` is called
-        by the task that read them, unless the task is handling an exception, and if the task that
-        read them has ended without an exception; else they are released.
+        With implicit acknowledgement, the last returned records are accepted if the task that read
+        them has ended without an exception, or calls `stop()` and is not handling an exception.
+        Else they are released.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         deadline = self._loop.time() + stop_limit(timeout)
@@ -569,8 +569,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     async def getone(self) -> ShareRecord[KT, VT]:
         """Return the next record; wait for it without limit.
 
-        With implicit acknowledgement, accepts the records that this task got from its call before.
-        A cancelled call consumes nothing.
+        With implicit acknowledgement, accepts the records that this task got from its previous
+        call. A cancelled call consumes nothing.
 
         Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
         for an unreadable record; TopicAuthorizationFailedError, GroupAuthorizationFailedError; any
@@ -625,7 +625,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             raise StopAsyncIteration from None
 
     async def _begin_call(self) -> None:
-        """Begin `getone()` or `getmany()`: accept the records of the call before."""
+        """Begin `getone()` or `getmany()`: accept the records of the previous call."""
         self._check_can_read()
         if not self._topics:
             raise IllegalStateError("nothing to read: call subscribe() first")
@@ -754,7 +754,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             and growing.owner is self._explicit
             and record._close()
         ):
-            # The usual case, without a further call: the record after the one before.
+            # The usual case, without another method call: the record follows the record that was
+            # acknowledged last.
             growing.last += 1
             return
         if not self._given.is_explicit:
@@ -788,7 +789,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             raise IllegalStateError(f"{_place(record)} was acknowledged before")
 
     def _drop_if_lost(self, record: ShareRecord[Any, Any]) -> bool:
-        """Drop a record whose acquisition lock was lost or has expired; return whether it was."""
+        """If the acquisition lock of a record was lost or has expired, drop the record and return
+        True; else return False."""
         acquisition = record._acquisition
         expires_at = acquisition.lock_end(record.offset)
         if acquisition.failure is None and expires_at > self._loop.time():
@@ -897,9 +899,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         `concurrency` records (`max_poll_records` at most) and `fetch_max_bytes` from each broker.
         With share_acquire_mode="batch_optimized" a broker may add the rest of a batch.
 
-        After `stop()`, waiting records are released, and the running handlers may end until its
-        timeout. If the call is cancelled, the handlers are cancelled, and their records released.
-        An unreadable record is logged, and rejected or released as `getone()` does.
+        After `stop()`, waiting records are released, and the running handlers may end before the
+        timeout of `stop()`. If the call is cancelled, the handlers are cancelled, and their records
+        released. An unreadable record is logged, and rejected or released as `getone()` does.
 
         Raises TypeError or ValueError for a wrong argument, and the other errors of `getone()`.
         """
@@ -965,8 +967,9 @@ def _place(record: ShareRecord[Any, Any]) -> str:
 def _own_records(
     records: list[ShareRecord[Any, Any]], returned: list[Any]
 ) -> list[ShareRecord[Any, Any]]:
-    """Return the records that interceptors returned for `records`. A copy of a record becomes
-    acquired like the record. Raises TypeError for other objects, which nobody could acknowledge."""
+    """Return the records that interceptors returned for `records`. A copy takes over the
+    acquisition of its original. Raises TypeError for other objects, which nobody could
+    acknowledge."""
     own = {id(record) for record in records}
     by_offset = {(record.topic, record.partition, record.offset): record for record in records}
     for record in returned:

@@ -115,8 +115,8 @@ class Deserializers:
         except Exception as error:
             raise not_deserialized(record, error, part) from error
         except asyncio.CancelledError as error:
-            # If this task is not cancelled, the deserializer has awaited something that was.
-            # Python 3.10 cannot distinguish the causes.
+            # If this task is not cancelled, the deserializer has awaited a task or future that was
+            # cancelled. Python 3.10 cannot distinguish the causes.
             if before is None or count() > before:
                 raise
             raise not_deserialized(record, error, part) from error

@@ -29,7 +29,7 @@ __all__ = ["DEFAULT_LOCK_TIMEOUT", "ShareFetcher"]
 log = logging.getLogger("aiokafka.share")
 
 DEFAULT_LOCK_TIMEOUT = 30.0
-"""Seconds of the acquisition lock before a broker has reported them, as with the default of
+"""Assumed duration of acquisition locks in seconds until a broker reports it: the default of
 group.share.record.lock.duration.ms."""
 
 

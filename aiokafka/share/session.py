@@ -198,7 +198,7 @@ class NodeShareSession:
 
     A session is lost if its connection closes, a request has no response, or the broker does not
     know the session. Then the outcome of the acknowledgements in flight is unknown, and the broker
-    delivers the records again: all acknowledgements fail, also later ones.
+    delivers the records again. All acknowledgements of these records fail, also later ones.
 
     Acquisition locks count from the moment when the request was sent: a broker acquires or renews
     at any time between the request and the response. It delays the response for seconds if it
@@ -289,7 +289,7 @@ class NodeShareSession:
                 await self._step()
             await self._close_session()
         finally:
-            # Cancelled: no response tells the outcome of what was not sent.
+            # After a cancellation, there may be acknowledgements that were not sent: they fail.
             self._lose(IllegalStateError("the consumer was stopped"))
 
     async def _step(self) -> None:
@@ -411,7 +411,7 @@ class NodeShareSession:
             connection = await self._connect()
             sent = self._take_queue()
             if not self.session.is_open:
-                return  # `_connect()` has failed the queue
+                return  # the session is lost, and with it all acknowledgements
             if not (sent or is_last):
                 return
             request = self.session.acknowledge_request(sent, is_last)

@@ -304,9 +304,8 @@ def refuse_version(
 
 
 def _read_client_id(frame: bytes) -> tuple[str | None, int]:
-    """Return the client id and the position after it. The client id is a nullable
-    string, not a compact string, even in flexible headers.
-    """
+    """Return the client id and the position after it. The client id is a nullable string, not a
+    compact string, even in flexible headers."""
     start = _HEADER.size + 2
     size = int.from_bytes(frame[_HEADER.size : start], "big", signed=True)
     if size < 0:

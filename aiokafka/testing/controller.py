@@ -20,9 +20,8 @@ class Controller:
     """Registers brokers and elects leaders; the attribute `controller` of a :class:`FakeCluster`.
 
     Without a controller (after :meth:`stop`), metadata still has stopped brokers and lacks started
-    brokers, there are no elections, and the ISR does not change. Requests
-    that change the cluster get NOT_CONTROLLER with ZooKeeper (before 3.0); with KRaft they wait
-    until their timeout.
+    brokers, there are no elections, and the ISR does not change. Requests that change the cluster
+    get NOT_CONTROLLER with ZooKeeper (before 3.0); with KRaft they wait until their timeout.
 
     The methods raise KeyError for an unknown broker id or partition.
     """

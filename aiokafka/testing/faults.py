@@ -92,8 +92,8 @@ class Faults:
 
     def isolate(self, broker_id: int) -> None:
         """Isolate a broker from the controller and the other brokers, but not from clients, until
-        :meth:`rejoin`. Other leaders are elected, and the broker's metadata is stale as
-        after :meth:`mislead`.
+        :meth:`rejoin`. Other leaders are elected, and the broker's metadata is stale as after
+        :meth:`mislead`.
         """
         self.mislead(broker_id)
         self._state.nodes[broker_id].isolated = True

@@ -43,6 +43,7 @@ class Groups:
     Groups and offsets survive a stop of their broker, because real brokers store them in the topic
     `__consumer_offsets`. Member sessions continue while a broker is down, unless coordinators take
     time to load (:class:`Coordinators`).
+
     The methods raise KeyError for an unknown group or member.
     """
 

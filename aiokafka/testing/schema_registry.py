@@ -78,7 +78,7 @@ class FakeSchemaRegistry:
 
     Args:
         credentials: User name and password that requests must have (HTTP basic authentication);
-            None: none.
+            None: requests need none.
         port: TCP port; 0 for a free one.
 
     Example::
@@ -169,7 +169,7 @@ class FakeSchemaRegistry:
     def fail(
         self, status: int = 500, error_code: int = 50001, message: str = "it fails", times: int = 1
     ) -> None:
-        """Respond with this error to the next requests, of which there are `times`."""
+        """Respond with this error to the next `times` requests."""
         self._failures += [_Refused(status, error_code, message)] * times
 
     @contextmanager

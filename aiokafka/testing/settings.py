@@ -90,7 +90,7 @@ INHERITED: dict[str, str] = {
     "min.insync.replicas": "min.insync.replicas",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""By topic setting, the broker setting that is its default."""
+"""For each topic setting, the broker setting that is its default."""
 
 GROUP_RESOURCE = 32
 """Type of the config resources that are groups."""

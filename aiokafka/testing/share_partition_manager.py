@@ -280,7 +280,7 @@ def seconds_of(duration: str) -> float:
     ``P1DT12H`` or ``PT0.5S``; upper or lower case.
 
     Raises:
-        ValueError: another text.
+        ValueError: `duration` is any other text.
     """
     text = duration.upper()
     if not text.startswith("P") or len(text) < 3:

@@ -245,10 +245,10 @@ class FetchBuffer:
         """Count the time between calls (KIP-517). Do nothing if the time of the latest call is
         known.
 
-        The fast paths take no time, because that would cost as much as returning a record. `pace()`
-        limits the number of their calls, usually to those of one millisecond. If the application
-        becomes slower meanwhile, the check of `max_poll_interval_ms` calls this: then `now` is
-        later than the call by its interval at most.
+        The fast paths do not read the clock, because that would cost as much as returning a record.
+        `pace()` limits the number of their calls, usually to those of one millisecond. If the
+        application becomes slower meanwhile, the checks of `max_poll_interval_ms` call this method.
+        Then `now` is later than the call by the time between two checks at most.
         """
         if self.call == self.timed_call:
             return
@@ -262,7 +262,8 @@ class FetchBuffer:
     def pace(self, share: float) -> None:
         """Set how many records `next()` returns before it returns None, so that the caller checks
         whether other tasks must run. `share`: the time since other tasks last ran, as a fraction of
-        the permitted time: up to 1 the number doubles, above it falls in proportion.
+        the permitted time. If it is at most 1, the number doubles; else the number falls in
+        proportion.
 
         The number adapts, because the time includes the application's work on the records, which
         may take a thousand times longer than reading them.
@@ -288,8 +289,9 @@ class FetchBuffer:
         chunk = self._current
         if chunk is None or not self._left or not self.fast_path or self.is_intercepting:
             return None
-        # The iterator of `async for` has called this, and now the `getone()` that it calls then.
-        # Deserializing the record again would leave `suspended` set for a record that was returned.
+        # `async for` calls this method twice for such a record: the iterator got None, so it calls
+        # `getone()`, which calls this method first. Deserializing the record again would leave
+        # `suspended` set for a record that was returned.
         if self.suspended is not None:
             return None
         if not self.is_plain and self.interceptor is not None:
@@ -381,8 +383,9 @@ class FetchBuffer:
         """Set the function that is called with each record; None without interceptors.
 
         `is_plain`: whether `next()` may call the function. A function that may return an awaitable
-        is called by `intercept()`. Then `refuse_reading()` recognizes calls of `getone()` and
-        `getmany()` by the function's coroutine, and by tasks that the coroutine starts.
+        is called by `intercept()`, which marks the context: so `refuse_reading()` recognizes calls
+        of `getone()` and `getmany()` in the function's coroutine, and in tasks that the coroutine
+        starts.
         """
         self.interceptor = interceptor
         self.is_plain = is_plain
@@ -556,8 +559,8 @@ class FetchBuffer:
         """Raise a failure of these partitions, unless a failure was already raised since the last
         record set was read to its end.
 
-        Otherwise a failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, would block the
-        records of all other partitions.
+        Without this limit, a failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, would
+        block the records of all other partitions.
         """
         if not self._has_raised:
             self._raise_failure(wanted)
@@ -630,8 +633,8 @@ class FetchBuffer:
                 state.next_offset = chunk.reader.position
             self._room -= chunk.reader.unpacked
             if found and state.call != self.call:
-                # While a deserializer waited, another task may have begun a call. The records of
-                # this call, from `shown` on, are not finished by that.
+                # While a deserializer waited, another task may have begun a call. That does not
+                # finish the records which the present call has taken before, from `shown` on.
                 state.call = self.call
                 state.finished = min(before, state.shown)
             state.taken += len(found)

@@ -352,8 +352,8 @@ class Fetcher:
     def await_records(self, wanted: Wanted) -> None:
         """Fetch for a reader that is about to wait for records of these partitions (None = all).
 
-        Raises IllegalStateError in a rebalance listener and in `on_consume`: no records are
-        returned until these have returned.
+        Raises IllegalStateError in a rebalance listener, in `on_consume` and in a deserializer: no
+        records are returned until this callback has returned.
         """
         if self._buffer.is_calling or running_callback.get() is not None:
             refuse_reading(self._queue, self._buffer.is_calling)

@@ -94,9 +94,10 @@ class FetchPlan:
     """The partitions of the next Fetch request to one broker. No I/O.
 
     Owns: `specs`, the fields of the request by partition, and for each spec the PartitionState and
-    its epoch at that time; `full`, the partitions left out because they have enough unread record
-    sets; the partitions in backoff. `update()` checks only the partitions touched since the last
-    call. Dicts are used as sets, so that the order of partitions does not depend on hashes.
+    its epoch when the spec was made; `full`, the partitions left out because they have enough
+    unread record sets; the partitions in backoff. `update()` checks only the partitions for which
+    `touch()` was called since the last `update()`. Dicts are used as sets, so that the order of
+    partitions does not depend on hashes.
     """
 
     def __init__(self, node_id: int, max_bytes: int, fenced_epochs: FencedEpochs) -> None:
@@ -422,8 +423,8 @@ class NodeFetcher:
         return PinnedResponse(self, nbytes)
 
     def release(self, nbytes: int) -> None:
-        """Stop counting the memory of a response. Whoever has read or dropped its last record set
-        touches the partition, which wakes the task."""
+        """Stop counting the memory of a response. The code that has read or dropped the last record
+        set of the response then notifies the Fetcher, which wakes the task (`touch()`)."""
         self.pinned -= nbytes
 
     def retire(self) -> None:

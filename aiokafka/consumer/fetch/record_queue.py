@@ -112,9 +112,9 @@ class RecordQueue:
     interceptors process records. Does not call the fetchers or the group: fetchers call
     `announce()`, and the group calls `hold()` and `release()`.
 
-    `next` is the fast path of `getone()`, `FetchBuffer.next`, and `take_now` that of `getmany()`.
-    Both return None while records are withheld, after a failure of background work, and while there
-    is an error to raise.
+    `next` (`FetchBuffer.next`) is the fast path of `getone()`, `take_now` the fast path of
+    `getmany()`. Both return None while records are withheld, after a failure of background work,
+    and while there is an error to raise.
     """
 
     def __init__(self) -> None:

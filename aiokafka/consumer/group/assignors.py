@@ -34,8 +34,8 @@ class GroupAssignors:
     that a group can migrate from eager to cooperative assignors.
 
     Owns: the last assignment and its generation. A cooperative member reports both in the metadata
-    of each assignor. The assignors themselves cannot report them all: only the assignor that the
-    group chose gets the assignment. If the group chose another assignor for the next generation, a
+    of each assignor. The assignors themselves cannot do that: only the assignor that the group
+    chose gets the assignment. If the group chose another assignor for the next generation, a
     leader would not know the owned partitions, and would assign them to other members.
     """
 

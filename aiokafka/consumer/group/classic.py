@@ -62,8 +62,8 @@ _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
 _STABLE = "Stable"
 
-# JoinGroup and SyncGroup have the request timeout, but at least the rebalance timeout plus this
-# many seconds: the coordinator completes a join slightly after the rebalance timeout.
+# The timeout of JoinGroup and SyncGroup is the request timeout, but at least the rebalance timeout
+# plus this many seconds: the coordinator completes a join slightly after the rebalance timeout.
 _JOIN_SLACK = 5.0
 # Fraction of the session timeout after which a heartbeat without a response is sent a second time.
 _RESEND_SHARE = 1 / 3
@@ -312,8 +312,9 @@ def _described(members: Iterable[DescribedGroupMember]) -> DescribedAssignments:
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
 # The metadata refresh before a join may take this part of the rebalance timeout; then the join
-# continues without new metadata. `Rebalance.revoke` may take another 0.6 of the timeout, so a part
-# is left for JoinGroup: after the timeout, the group removes members that have not joined.
+# continues without new metadata. `Rebalance.revoke` may take another 0.7 of the timeout, plus the
+# time of the listener. So a part is left for JoinGroup: after the timeout, the group removes
+# members that have not joined.
 _METADATA_SHARE = 0.2
 
 
@@ -382,7 +383,8 @@ class ClassicProtocol(GroupProtocol):
         a join leads to another join: the assignor's data in JoinGroup may have changed since.
 
         If a member that is not the leader joins again, the coordinator returns the present
-        assignment, unless the member's subscription differs. So include the generation in it.
+        assignment, unless the member's subscription differs. So the subscription includes the
+        generation.
         """
         self._forces_rebalance = True
         why = f": {reason}" if reason else ""
@@ -587,7 +589,7 @@ class ClassicProtocol(GroupProtocol):
                 "Member %s gets nothing, as what it says cannot be read: %s", member, error
             )
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
-        topics.discard("")  # an invalid name: other clients do not check the names of programs
+        topics.discard("")  # an invalid name, which other clients do not reject
         await self._learn(topics)
         # No await until `assign()`: `_watch` must see the metadata that the assignor uses.
         self._watch(topics)
@@ -776,7 +778,7 @@ class ClassicProtocol(GroupProtocol):
           the join is complete.
         - The coordinator does not know the member, its generation or the group: request a join
           without partitions.
-        - Otherwise REBALANCE_IN_PROGRESS: request a join.
+        - REBALANCE_IN_PROGRESS while this member is not joining: request a join.
         - Any other error response: end the membership.
         """
         cause = error.__cause__

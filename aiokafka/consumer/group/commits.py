@@ -224,7 +224,8 @@ _RETRIED = (RebalanceInProgressError, StaleMemberEpoch)
 # Shortest interval between auto-commits in seconds, used with `auto_commit_interval_ms=0`.
 _SHORTEST_INTERVAL = 0.01
 # With `auto_commit_interval_ms=0`: longest time in seconds between two checks for finished records.
-# `polls` starts a check earlier, but a call that returns buffered records does not notify `polls`.
+# `RecordQueue.polls` starts a check earlier, but a call that returns buffered records does not
+# notify `polls`.
 _LONGEST_CHECK_INTERVAL = 0.1
 # Longest time in seconds that `stop()` waits before its last check for late commits: an
 # OffsetCommit without a response may be processed late, and overwrite a newer commit.
@@ -365,8 +366,8 @@ class GroupCommits:
         members may commit for them. Store which partitions have uncommitted records, for
         `refuse_revoked()`."""
         call = self._queue.buffer.call
-        # Keep only partitions whose records the latest call returned: by a later call the
-        # application has finished the records.
+        # Keep only partitions whose records the latest call returned: if there was a later call,
+        # the application has finished the records.
         self._revoked_records = {
             tp: revoked for tp, revoked in self._revoked_records.items() if revoked.call == call
         }
@@ -597,9 +598,9 @@ class GroupCommits:
     def topic_ids(
         self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
     ) -> dict[str, bytes]:
-        """Return the topic ids for a commit of `partitions`, by topic name, without topics whose id
-        is unknown. The ids of the assignment (`given`, by default the current assignment's) take
-        precedence over the last ids in metadata.
+        """Return the ids of the topics of `partitions`, for a commit, as a dict of names to ids.
+        Topics whose id is unknown are omitted. The ids of the assignment (`given`, by default the
+        current assignment's) take precedence over the last ids in metadata.
 
         Called when the application commits, not when the request is sent: a recreated topic may
         have the name by then.
@@ -674,9 +675,9 @@ class GroupCommits:
     # -- late commits: OffsetCommits that the coordinator processes after a newer OffsetCommit -----
 
     def _maybe_check_late_commits(self) -> None:
-        """Start the task that looks for late commits and restores the offsets that these have
-        overwritten, if a late commit is possible, the task is not running, and the consumer is not
-        stopping."""
+        """If a late commit is possible, start the task that looks for late commits and restores the
+        offsets that these have overwritten. Do nothing if the task is running already, or the
+        consumer is stopping."""
         is_checking = self._late_check is not None and not self._late_check.done()
         is_due = self._unanswered.to_look_up(_now())
         if is_due and not is_checking and not self._tasks.is_stopping:
@@ -791,8 +792,8 @@ class GroupCommits:
         in-flight commits of its partitions. Raises the errors of `OffsetCommitter.commit`, and
         KafkaTimeoutError if the earlier commits do not end within `timeout` seconds.
 
-        This commit does not wait for suspended commits: they have no request in flight, and are
-        resumed only after it.
+        This commit does not wait for suspended commits, which have no request in flight: they are
+        resumed only after this commit.
         """
         deadline = _now() + timeout
         partitions = revoked.assignment.tps

@@ -43,9 +43,9 @@ __all__ = ["GroupMembership", "GroupView", "LeaveGroup", "make_committer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# Limits in seconds: `stop()` waits for the end of the background tasks; for the response to
-# LeaveGroup; and for the response to a pending JoinGroup or heartbeat, because the last commit
-# needs its generation or epoch.
+# The longest waits of `stop()` in seconds, in this order: for the end of the background tasks; for
+# the response to LeaveGroup; for the response to a pending JoinGroup or heartbeat, because the last
+# commit needs the generation or epoch in this response.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
 _GENERATION_TIMEOUT = 3.0
@@ -331,9 +331,9 @@ class GroupMembership(CoordinatorNames):
             await self._protocol.await_generation(deadline - asyncio.get_running_loop().time())
 
     def _may_commit_finished(self) -> bool:
-        """Return whether `stop()` auto-commits: auto-commit is enabled, and the group has not
-        removed the member, nor has the membership failed. Otherwise other members may have
-        committed later offsets."""
+        """Return whether `stop()` auto-commits: auto-commit is enabled, the group has not removed
+        the member, and the membership has not failed. After a removal or a failure, other members
+        may have committed later offsets."""
         is_lost = self._subscriptions.is_by_group and self.generation < 0
         return self._config.enable_auto_commit and not is_lost and self.failure is None
 
@@ -480,8 +480,8 @@ class GroupMembership(CoordinatorNames):
                 await state.signal.wait()
 
     async def _stay_outside(self) -> None:
-        """Wait for a subscription. If this consumer is a member, because `unsubscribe()` was called
-        during the first join and its response arrived later, leave the group instead."""
+        """Wait for a subscription. If this consumer is a member, because the response to its first
+        JoinGroup arrived after `unsubscribe()`, leave the group instead."""
         self.state.take_reason()
         if self.state.current is MembershipState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
@@ -542,8 +542,8 @@ class GroupMembership(CoordinatorNames):
         """Commit `offsets` by `GroupCommits.commit()`, or by `commit_positions()` if they are
         `AllPositions`. Raises the errors of these methods, and the error that ended the membership.
 
-        Tracers replace this method by functions with exactly these parameters, so `assignment` is
-        unused.
+        Tracers replace this method by functions with exactly these parameters, so it keeps the
+        parameter `assignment`, which is unused.
         """
         if self.state.failure is not None:
             self.check()
@@ -562,7 +562,7 @@ class GroupMembership(CoordinatorNames):
             await self.commits.commit(found, deadline)
 
     def refuse_revoked(self) -> None:
-        """Raise the error of `GroupCommits.refuse_revoked()`, or that which ended the
+        """Raise the error of `GroupCommits.refuse_revoked()`, or the error that ended the
         membership."""
         if self.state.failure is not None:
             self.check()
@@ -676,9 +676,9 @@ class GroupView:
         return self._group.commits.topic_ids(partitions)
 
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise CommitFailedError if a partition was revoked since its records were returned, even
-        if it is assigned again, or if its topic was recreated. A manual assignment is not
-        checked."""
+        """Raise CommitFailedError if a partition was revoked since its records were returned,
+        unless it is assigned again and `may_commit()` permits the offset; or if its topic may have
+        been recreated. A manual assignment is not checked."""
         if self._subscriptions.is_manual:
             return  # the application itself decides about manual assignments
         lost = [

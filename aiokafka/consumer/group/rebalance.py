@@ -31,8 +31,9 @@ Partitions = frozenset[TopicPartition]
 _NOTHING = Assignment({}, -1)
 _NOTHING_REVOKED = RevokedAssignment(_NOTHING, {})
 
-# `revoke()` may wait for the application, and for a commit, for these parts of the rebalance
-# timeout. After the timeout the group removes members that have not joined.
+# The parts of the rebalance timeout for which `revoke()` may wait: for the application; for the
+# auto-commit, and then as long again for the check for late commits. After the timeout the group
+# removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
 

@@ -176,8 +176,8 @@ class OffsetsToCommit:
         self.gone: list[KafkaError] = []
         """The errors of partitions whose topic no longer exists."""
         self.doubtful: dict[str, int] = {}
-        """The topics whose name has another id in the metadata, each with the number of the refresh
-        that first had another id."""
+        """The topics whose name has another id in the metadata, each with the number of the
+        metadata refresh that first had another id."""
 
 
 Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
@@ -397,8 +397,8 @@ class UnansweredCommits:
         return [tp for tp in confirmed if tp in self.by_partition]
 
     def pause(self, now: float) -> float:
-        """Return the seconds to wait before the next check: the age of the last confirmation,
-        between 1 and 30."""
+        """Return the seconds to wait before the next check: the age of the newest `since`, but at
+        least 1 and at most 30."""
         since = (
             unanswered.since
             for unanswered in self.by_partition.values()
@@ -437,8 +437,8 @@ class _Deadlines:
         self._timer = DeadlineTimer(self._loop, self._on_due)
         self._is_closed = False
         self.in_flight: dict[asyncio.Future[Any], float] = {}
-        """The deadline of each request. Its sender removes it, without a change of the timer, which
-        the next request may need."""
+        """The deadline of each request. The sender removes the deadline, but does not change the
+        timer, because the next request may need it."""
 
     def add(self, sent: asyncio.Future[Any], deadline: float) -> None:
         """Set TimeoutError as the exception of `sent` at `deadline` (loop time)."""

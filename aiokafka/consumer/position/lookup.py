@@ -128,7 +128,7 @@ class OffsetLookup:
 
         Args:
             node_id: The broker.
-            wanted: By partition, a timestamp, EARLIEST or LATEST.
+            wanted: For each partition a timestamp, also that of EARLIEST or LATEST.
             isolation: The isolation level, by default as configured.
 
         Raises the errors of `client.send`, and UnsupportedVersionError for a timestamp if the
@@ -258,9 +258,9 @@ class OffsetLookup:
     async def _round(
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Send one request to each leader, concurrently. Return the offset or a retriable error by
-        partition; after errors, request metadata. Raises errors that are not retriable. `number`:
-        the number of this round, from 1."""
+        """Send one request to each leader, concurrently. Return the offset or a retriable error of
+        each partition; after errors, request metadata. Raises errors that are not retriable.
+        `number`: the number of this round, from 1."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
@@ -291,7 +291,7 @@ class OffsetLookup:
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
         """Return the offsets from one broker, until `deadline`. Retriable errors, a missing
         response and missing partitions are values of the result; other errors are raised. An offset
-        of -1: no record is as late as the timestamp, or the records have no timestamps."""
+        of -1 means that all records are older than the timestamp, or have no timestamps."""
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)

@@ -84,8 +84,8 @@ class _Topic:
 class NewPartitions:
     """Distinguishes partitions that were created after the subscription from older partitions.
 
-    A partition is old if it is in the first metadata of its topic after the subscription. Any other
-    partition is new, because all its records were written after the subscription:
+    A partition is old if it is in the first metadata of its topic after the subscription. All
+    records of any other partition were written after the subscription, so it is new. The cases:
 
     - A broker has reported after the subscription that the topic does not exist.
     - Only later metadata has the partition.
@@ -318,8 +318,8 @@ class OffsetResolver:
     # -- invalid positions -------------------------------------------------------
 
     def on_topic_changed(self, other: ChangedTopic) -> None:
-        """Continue at the positions of a topic with the same id, if it was seen before. Reset the
-        positions in a recreated topic.
+        """The metadata has another topic of this name. Continue at the positions in that topic, if
+        it was seen before. Reset the positions if it is a recreated topic.
 
         1. A topic is recreated. A broker reports the new topic, and the positions are reset.
         2. The next metadata comes from a broker with outdated metadata, and has the deleted topic.
@@ -329,8 +329,8 @@ class OffsetResolver:
 
         If no fetch of a partition got a response yet, its position may belong to the new topic
         already: the coordinator and the leaders find the topic by its name, and may know the new
-        topic before the metadata does. Then the position is looked up again, else the new topic is
-        read from its beginning.
+        topic before the metadata does. So such a position is looked up again. A partition with a
+        response is read from the beginning of the new topic.
         """
         topic, outdated = other.name, []
         for state in self._subscriptions.assignment.states():

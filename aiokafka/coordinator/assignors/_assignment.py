@@ -7,11 +7,11 @@ than the first (an optimal semi-matching; Harvey, Ladner, Lovász and Tamir 2006
 keeps owned partitions, assigns unowned partitions to the members with the least load, and then
 moves partitions along shortest chains until there is no such chain.
 
-Members with a rack should get partitions with a replica in their rack (KIP-881). Evenness takes
-precedence over racks, and racks over ownership, as in the Java client. An assignment has as many
-matches as an even one can have when no cycle of moves adds a match: each member of a cycle receives
-and gives one partition, or a chain leads from a member to one with a partition less, which
-exchanges their loads.
+Members with a rack should get partitions with a replica in their rack (KIP-881): such a partition
+is a match. Evenness takes precedence over racks, and racks over ownership, as in the Java client.
+An even assignment has as many matches as possible when no cycle of moves adds a match. In a cycle,
+each member receives and gives one partition. A chain from one member to another with one partition
+less is also a cycle: it exchanges the loads of the two members.
 
 Partitions with the same subscribers and racks are interchangeable, so the searches run over groups
 of partitions.
@@ -99,7 +99,7 @@ def without_moving(
     claims: Mapping[str, Claim],
     owned: Mapping[str, Iterable[TopicPartition]],
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions to assign now, by member: `shares` without partitions that other
+    """Return the partitions to assign to each member now: `shares` without partitions that other
     members claim (KIP-429). The next rebalance can assign the claimed partitions.
 
     A claim of an older generation blocks a new assignment, too, because the member may still read
@@ -119,7 +119,8 @@ Shares = dict[str, list[TopicPartition]]
 def balance_members(
     cluster: ClusterMetadata, members: Members, claims: Mapping[str, Claim]
 ) -> tuple[Shares, Shares]:
-    """Return the present owners, and an even assignment for them, by member."""
+    """Return the present partitions of each member, and the partitions of each member in an even
+    assignment."""
     owned = settle(claims)
     subscribers = subscribers_by_topic(members)
     partitions = partitions_by_topic(cluster, subscribers)
@@ -162,7 +163,7 @@ def balance(
         return sharing.result()
     # First find the best assignment of the unowned partitions alone. If it is as even, and has as
     # many matches, as any assignment, then no owned partition moves. So the second rebalance of
-    # cooperative members, which owns a part of the first one's assignment, revokes nothing.
+    # cooperative members, which own a part of the first rebalance's assignment, revokes nothing.
     kept = sharing.set_aside()
     sharing.deal(partitions)
     sharing.even_out()
@@ -174,9 +175,9 @@ def balance(
 
 
 _MOST_EDGES = 3_000
-"""A search for exchanges between racks takes about 0.1 s with this number of edges, and the square
-of it with more; the event loop of the leader waits meanwhile. Members with the same subscription,
-however many, have far fewer edges."""
+"""A search for exchanges between racks takes about 0.1 s with this number of edges, and four times
+as long with twice as many; the event loop of the leader waits meanwhile. Members with the same
+subscription, however many, have far fewer edges."""
 
 
 class _Sharing:
@@ -380,17 +381,19 @@ class _Sharing:
             self._give(taker, group, tp)
 
     # The graph of `match_racks()`. Members with the same rack, load and groups of partitions are
-    # interchangeable and share a node. Between the nodes of members, there is a node for each
-    # group, which leads from members that have a partition to subscribers, and a node for each
-    # load, which leads from members with this load, as ends of a chain, to members with one more,
-    # as beginnings of the chain. An edge costs 1 if it adds a mismatch, and -1 if it removes one.
+    # interchangeable and share a node. Other nodes connect the nodes of members:
+    # - A node for each group, with edges from members that have a partition of the group, and to
+    #   the subscribers.
+    # - A node for each load, with edges from members with this load, and to members with one
+    #   partition more. The former are the ends of chains, and the latter their beginnings.
+    # An edge costs 1 if it adds a mismatch, and -1 if it removes one.
 
     def match_racks(self) -> None:
         """Exchange partitions along cycles of negative cost until there is none. Loads change only
         if two members exchange theirs.
 
-        Does nothing if the graph is large (`_MOST_EDGES`): the racks that `deal()` has preferred
-        have to do.
+        Does nothing if the graph is large (`_MOST_EDGES`): then only `deal()` has considered the
+        racks.
         """
         is_better = True
         while is_better:
@@ -431,8 +434,9 @@ class _Sharing:
     def _chain(
         self, cycle: Sequence[int], members: Mapping[int, Sequence[int]]
     ) -> list[tuple[int, int, int]]:
-        """Return the moves (giver, taker, group) of a cycle, by one member of each of its nodes. No
-        moves if no member of a node has a partition of the group that follows in the cycle."""
+        """Return the moves (giver, taker, group) of a cycle, for one member of each of its nodes.
+        Return no moves if no member of a node has a partition of the group that follows in the
+        cycle."""
         following = dict(zip(cycle, [*cycle[1:], *cycle[:1]], strict=True))
         chosen = {}
         for node, group in following.items():

@@ -352,7 +352,8 @@ def _check_partition(
 def _leader(
     context: RequestContext, topic: Topic, index: int, errno: int
 ) -> LeaderIdAndEpoch | None:
-    """Return the current leader for the error of another broker (KIP-951)."""
+    """Return the current leader, for an error that means that another broker leads the partition
+    (KIP-951)."""
     if errno not in _WRONG_BROKER:
         return None
     partition = topic.partitions[index]
@@ -360,7 +361,7 @@ def _leader(
 
 
 def _endpoints(context: RequestContext, partitions: Iterable[Any]) -> list[NodeEndpoint]:
-    """Return the addresses of the leaders of partitions with the error of another broker."""
+    """Return the addresses of the leaders of partitions that other brokers lead."""
     moved = [
         partition
         for partition in partitions
