@@ -80,8 +80,8 @@ def withheld(
     mark: Callable[[object], AbstractContextManager[None]] = intercepting,
 ) -> Iterator[None]:
     """Return no records to other calls during the `with` block. If the block raises, make the next
-    calls return the records in `counts` (their number by partition) again. `mark`: the kind of the
-    callback that runs in the block."""
+    calls return the records in `counts` (their number by partition) again. `mark` marks the block
+    as a call of a callback of the application, as `intercepting` does."""
     with context.queue.intercepting(), mark(context.queue):
         try:
             yield

@@ -50,9 +50,10 @@ _FormerPosition = tuple[int, int, int, int]
 class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
-    Updated once per fetched record set, and read by commits. Covers the offsets from the latest
-    seek or reset to the end of the buffered records, but the last `MOST_SPANS` epochs only. The
-    epoch of any other offset is -1 (unknown), which is valid in a commit.
+    Updated once per fetched record set, and read by commits. Covers the offsets up to the end of
+    the buffered records, from the latest reset, seek with a leader epoch, or seek over offsets that
+    were not fetched; but the last `MOST_SPANS` epochs only. The epoch of any other offset is -1
+    (unknown), which is valid in a commit.
     """
 
     __slots__ = ("_end", "_spans")

@@ -788,8 +788,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics: for a pattern the matching topics, for a
-        SubscriptionPattern the topics with assigned partitions."""
+        """Return the subscribed topics: for a pattern the matching topics; for a
+        SubscriptionPattern, and after `assign()`, the topics with assigned partitions."""
         return self._subscription.topics
 
     def unsubscribe(self) -> None:
@@ -1190,7 +1190,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Returns True when the positions are known, or False after `request_timeout_ms`: the look-up
         then continues in the background. Raises IllegalStateError if a partition is not assigned,
-        TypeError for anything but TopicPartitions, TopicAuthorizationFailedError.
+        AssertionError if none is given and none is assigned, TypeError for anything but
+        TopicPartitions, TopicAuthorizationFailedError.
         """
         return await self._seek_to(EARLIEST, partitions)
 

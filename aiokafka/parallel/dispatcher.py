@@ -67,7 +67,7 @@ class Meter:
         self.finished = 0
         """Number of finished records, including records sent to a retry or dead-letter topic."""
         self.failed = 0
-        """Number of records whose handler, or `async with work:` block, has raised an exception."""
+        """Number of exceptions of handlers, `async with work:` blocks and the key function."""
 
     def set_running(self, running: int) -> None:
         """Add the processing time since the last change, and set the number of running records."""
@@ -82,7 +82,7 @@ class Meter:
         self.set_running(running)
 
     def fail(self) -> None:
-        """Count an exception of a handler, or of an `async with work:` block."""
+        """Count an exception of a handler, an `async with work:` block or the key function."""
         self.failed += 1
 
     @property

@@ -107,12 +107,13 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     """One transaction of a session: `async with transaction as records`.
 
     The end of the block commits the sent records and the offsets after `records` together. If the
-    block raises, the transaction is aborted, the consumer seeks to the first of `records`, and the
-    exception is re-raised. Without an exception in the block, the transaction is aborted if
-    partitions of `records` were revoked, if the commit fails with a recoverable error, or if a loop
-    over `records` ended before the last record, such as by `break` or `return`. The session then
-    returns the records again, if their partitions are still assigned to its consumer. To commit
-    nevertheless after such a loop, call `records.clear()`.
+    block raises, the transaction is aborted, and the consumer seeks to the first of `records`. The
+    exception is re-raised, except a recoverable KafkaError (see `retries` of the session), and the
+    CommitFailedError of `send()` after a revocation. Without an exception in the block, the
+    transaction is aborted if partitions of `records` were revoked, if the commit fails with a
+    recoverable error, or if a loop over `records` ended before the last record, such as by `break`
+    or `return`. The session then returns the records again, if their partitions are still assigned
+    to its consumer. To commit nevertheless after such a loop, call `records.clear()`.
 
     Owns all its fields; the session and its listener call the methods.
     """
@@ -125,9 +126,9 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         self.failure: KafkaError | None = None
         """The error that the consumer raised after returning `records`; None without one."""
         self.first: dict[TopicPartition, int] = {}
-        """The offset to seek to after an abort, by partition, without revoked partitions."""
+        """For each partition that was not revoked: the offset to seek to after an abort."""
         self.next: dict[TopicPartition, int] = {}
-        """The offset to commit, by partition."""
+        """For each partition: the offset to commit."""
         self.is_void = False
         """Whether partitions of `records` were revoked, so that the transaction must be aborted."""
         self._over = asyncio.Event()

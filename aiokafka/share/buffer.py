@@ -283,8 +283,8 @@ class ShareBuffer:
         return lasting
 
     async def wait(self, demand: int, deadline: float | None) -> bool:
-        """Wait for records, of which `demand` are acquired at most. Return False at `deadline`
-        (loop time; None = no limit)."""
+        """Acquire up to `demand` records, and wait until records may have arrived. Return False at
+        `deadline` (loop time; None = no limit)."""
         waiter = object()
         self.want(demand)
         self._waiting[waiter] = demand

@@ -585,7 +585,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ShareRecord[KT, VT]]]:
-        """Return acquired records by partition; if there are none, wait for records for
+        """Return the acquired records of each partition. If there are none, wait for records for
         `timeout_ms` (0 or less: do not wait).
 
         Returns at most `max_records` (default and maximum: `max_poll_records`), and `{}` if no

@@ -267,8 +267,9 @@ class NodeShareSession:
     @property
     def is_unused(self) -> bool:
         """Whether the broker leads no partition of this member, and has no session. A fetch in
-        flight may open one: a second NodeShareSession would replace that session, and the first
-        would then close the second."""
+        flight counts as a session, because it may open one: a second NodeShareSession for the
+        broker would replace that session, and the first one would then close the session of the
+        second."""
         return not (self._partitions or self._queue or self._is_fetching or self.session.is_open)
 
     @property

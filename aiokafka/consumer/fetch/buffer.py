@@ -75,7 +75,8 @@ class FetchedPartition:
 
 
 class FetchBuffer:
-    """Unread record sets by partition, and failures (functions that return an exception to raise).
+    """The unread record sets and the failure of each partition. A failure is a function that
+    returns an exception to raise.
 
     Owns the record sets: a NodeFetcher adds them, reading removes them. A *reader* is a task in
     `getone()`, `getmany()` or `async for`. Partitions take turns: `next()` and `next_of()` switch
@@ -438,8 +439,8 @@ class FetchBuffer:
     def take_more(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Continue `take()` after the deserializer for which it has stopped has returned. The
-        caller has accepted the record, and `limit` is the remaining number of records. Raises no
+        """Continue a `take()` that stopped because a deserializer waited: it has returned now, and
+        the caller has accepted the record. `limit`: the remaining number of records. Raises no
         error of a record or partition: the caller returns its records first, and the next call
         raises the error."""
         if limit == 0 or self._room <= 0:

@@ -280,7 +280,7 @@ class FetchTargets:
         return self._node_healths.get(node_id)
 
     def outages(self, now: float) -> dict[int, Outage]:
-        """Return the outages of target brokers at `now` (loop time), by node id."""
+        """Return the outages of target brokers at `now` (loop time). The keys are the node ids."""
         found = {}
         for node_id, node_health in list(self._node_healths.items()):
             if (outage := node_health.outage(now)) is not None:

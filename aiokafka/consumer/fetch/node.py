@@ -117,7 +117,8 @@ class FetchPlan:
 
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         """Update the specs of all touched partitions, and of partitions whose backoff has ended at
-        `now` (loop time). Return whether the plan has gained a partition. `topic_ids`: by name."""
+        `now` (loop time). Return whether the plan has gained a partition. The keys of `topic_ids`
+        are the names of the topics."""
         if self._backing_off:
             self._touched.update((s, None) for s, at in self._backing_off.items() if at <= now)
         if not self._touched:

@@ -261,8 +261,8 @@ class RecordQueue:
     @contextmanager
     def intercepting(self) -> Iterator[None]:
         """Return no records to other readers during the `with` block, while interceptors or a
-        deserializer are awaited. If the block fails, the position moves back, and later records
-        that another reader got meanwhile would be returned a second time."""
+        deserializer are awaited. If the block fails, the position moves back: later records, if
+        another reader had got them meanwhile, would be returned a second time."""
         self.buffer.set_intercepting(True)
         try:
             yield

@@ -124,7 +124,7 @@ class GroupMembership(CoordinatorNames):
     pattern, and commits offsets to it. Its ClassicProtocol or Kip848Protocol determines how a
     member gets its partitions.
 
-    One task, `run()`, makes all changes of the membership and the assignment, one after the other,
+    One task, `run()`, joins, leaves and applies the assignments of the group, one after the other,
     according to the state of the MembershipStateMachine. A second task sends heartbeats, and wakes
     the first task. Partitions of `assign()` belong to no member: any client with the same
     `group_id` may commit offsets of these partitions.
@@ -671,8 +671,8 @@ class GroupView:
         return -1 if state is None else state.epoch_before(offset)
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
-        """Return the ids of the topics whose records this consumer reads, by name; without topics
-        whose id is unknown."""
+        """Return the ids of the topics of `partitions` whose records this consumer reads, as a dict
+        of names to ids. Topics whose id is unknown are omitted."""
         return self._group.commits.topic_ids(partitions)
 
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -40,7 +40,8 @@ _WAIT_FOR_COMMIT = 0.1
 
 class Rebalance:
     """The steps of a rebalance that the application sees: revoke, assign, and call the listener.
-    Only the membership task calls this class, and only this class changes the group's assignment.
+    Only the membership task takes these steps; at the end of a subscription, `unsubscribe()`,
+    `assign()` and `stop()` take steps, too. Only this class applies assignments of the group.
 
     A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
 

@@ -227,7 +227,7 @@ class _Sharing:
     def remember(
         self, owned: Mapping[str, Iterable[TopicPartition]], claims: Mapping[str, Claim]
     ) -> None:
-        """Note the partitions that each member claims, but that another member owns by now."""
+        """Note the partitions that each member claims, but does not own any more."""
         for member, name in enumerate(self.names):
             if name in claims:
                 former = set(claims[name].partitions).difference(owned[name])

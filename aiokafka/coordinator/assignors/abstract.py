@@ -180,7 +180,7 @@ def build(
     version: int, shares: Mapping[str, Iterable[TopicPartition]]
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
     """Return the assignment of each member as the object to encode, with sorted partition numbers.
-    `shares`: the partitions by member."""
+    `shares`: the partitions of each member."""
     result = {}
     for member, share in shares.items():
         topics: dict[str, list[int]] = {}

@@ -42,8 +42,8 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
     get most of the load.
 
     Members with a `client_rack` get partitions with a replica in their rack if possible (KIP-881).
-    Even ranges and equal numbers of joined topics take precedence. The result equals that of Java's
-    RangeAssignor.
+    Even ranges, and equal partition numbers of topics that can be joined, take precedence. The
+    result equals that of Java's RangeAssignor.
     """
 
     name = "range"
@@ -82,7 +82,7 @@ class _TopicRanges:
     """The assignment of one topic, while it is built. `takers`: the subscribers, in order.
 
     Owns: the numbers that each member has got, the unassigned numbers, and the number of members
-    that may still get one partition more than the others (`extra`).
+    that may still get one partition more than the others (`_extra`).
     """
 
     def __init__(self, name: str, numbers: Sequence[int], takers: Sequence[str]) -> None:
