@@ -130,6 +130,21 @@ async def test_a_topic_is_recreated_twice(cluster: FakeCluster) -> None:
                     await asyncio.sleep(0.01)
 
 
+async def test_a_topic_is_deleted_for_long(cluster: FakeCluster) -> None:
+    write(cluster, b"k", b"1")
+    write(cluster, b"l", b"1")
+    async with make_table(cluster) as table:
+        stream = table.changes()
+        await cluster.delete_topic("t")
+        await asyncio.sleep(1000)
+        assert table == {b"k": b"1", b"l": b"1"}
+        await cluster.create_topic("t", 2)
+        write(cluster, b"k", b"1")
+        assert brief(await read(stream, 1)) == [(b"l", b"1", None)]
+        await table.read_to_end()
+        assert table == {b"k": b"1"}
+
+
 async def test_a_truncated_log(cluster: FakeCluster) -> None:
     for number in range(10):
         write(cluster, b"k%d" % number, b"%d" % number)

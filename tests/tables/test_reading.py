@@ -244,7 +244,7 @@ async def test_a_table_that_is_too_large(cluster: FakeCluster) -> None:
     await start_fails(
         make_table(cluster, max_bytes=995),
         TableTooLargeError,
-        "has 1000 bytes in 99 keys: more than max_bytes=995",
+        "'t' has 99 keys with 990 bytes; the next record needs 1000 bytes.* max_bytes=995",
     )
 
 

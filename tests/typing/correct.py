@@ -31,6 +31,7 @@ from aiokafka.options import ClientOptions, ConsumerOptions
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 from aiokafka.serialization import SerializationContext
 from aiokafka.structs import RecordMetadata
+from aiokafka.tables import CompactedTable
 
 TP = TopicPartition("orders", 0)
 
@@ -362,6 +363,29 @@ async def session() -> None:
                 for record in records:
                     assert_type(record.value, Order)
                     await transaction.send("bills", Order(record.value.id), record.key)
+
+
+async def tables() -> None:
+    raw = CompactedTable("settings")
+    assert_type(raw, CompactedTable[bytes, bytes])
+    assert_type(raw[b"colour"], bytes)
+    plain = CompactedTable("orders", max_bytes=1000, value_deserializer=as_order)
+    assert_type(plain, CompactedTable[bytes, Order])
+    later = CompactedTable(
+        "orders", key_deserializer=bytes.decode, value_deserializer=as_order_later
+    )
+    assert_type(later, CompactedTable[str, Order])
+    async with later as table:
+        assert_type(table.get("a"), Order | None)
+        for key, order in table.items():
+            print(key.upper(), order.id)
+        snapshot, changes = table.snapshot_and_changes()
+        assert_type(snapshot["a"], Order)
+        print(snapshot.offsets[TP])
+        async for change in changes:
+            assert_type(change.key, str)
+            assert_type(change.old, Order | None)
+        await table.read_to_end()
 
 
 async def parallel(producer: AIOKafkaProducer[bytes, Order]) -> None:

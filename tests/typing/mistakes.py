@@ -18,6 +18,7 @@ from aiokafka import (
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.options import ClientOptions
 from aiokafka.parallel import ParallelConsumer, RetryTopics
+from aiokafka.tables import CompactedTable
 
 TP = TopicPartition("orders", 0)
 
@@ -203,6 +204,16 @@ async def sessions(consumer: AIOKafkaConsumer[bytes | None, Order]) -> None:
         async for work in parallel:
             async with work as record:
                 record.value.name  # mistake
+
+
+async def tables() -> None:
+    table = CompactedTable("orders", value_deserializer=as_order)
+    CompactedTable(["orders"])  # mistake
+    CompactedTable("orders", max_byte=1)  # mistake
+    table[b"a"].name  # mistake
+    table[b"a"] = Order(1)  # mistake
+    async for change in table.changes():
+        change.new.id  # mistake
 
 
 async def of_raw(record: ConsumerRecord[bytes | None, bytes]) -> None:
