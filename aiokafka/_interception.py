@@ -104,7 +104,8 @@ class Interception:
             try:
                 result = method(item)
             except (Exception, asyncio.CancelledError) as error:
-                # A plain function raises CancelledError only from a cancelled future that it reads.
+                # A plain function raises CancelledError only if it calls `result()` of a cancelled
+                # future.
                 self._guard.log_exception(error)
                 continue
             if result is None:

@@ -43,8 +43,8 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_assigned(self, assigned: Any) -> Awaitable[None] | None:
         """Called after partitions are assigned: the place to seek or to load local state.
 
-        The consumer has not yet returned records of these partitions. With eager assignors
-        `assigned` has all partitions of the consumer, otherwise only the new ones; it may be empty.
+        The consumer returns no records until this method has ended. With eager assignors `assigned`
+        has all partitions of the consumer, otherwise only the new ones; it may be empty.
         """
 
     def on_partitions_lost(self, lost: Any) -> Awaitable[None] | None:

@@ -115,7 +115,7 @@ class Delays:
         clock = asyncio.get_running_loop().time
         dues = [self._due_at(tp, record, clock()) for record in records]
         ready = 0
-        if tp not in self._delayed:  # stored records of the partition must be processed first
+        if tp not in self._delayed:  # its delayed records come first
             while ready < len(records) and dues[ready] <= now:
                 ready += 1
         if ready < len(records):
@@ -637,7 +637,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
-    found = tuple(delays_ms)  # `delays_ms` may be an iterator, which can be read only one time
+    found = tuple(delays_ms)  # `delays_ms` may be an iterator, which can be read once
     for delay in found:
         if not is_count(delay):
             raise ValueError(f"delays_ms: {delay!r} is not a number of milliseconds")

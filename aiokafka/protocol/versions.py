@@ -172,15 +172,16 @@ _FIRST_RELEASES_WITH_KRAFT = _by_key(_FIRST_WITH_KRAFT)
 
 
 def first_release(api_key: int) -> str | None:
-    """Return the first release with an API for clients, such as "2.3"; None if unknown.
+    """Return the first release whose brokers offer the API to clients, such as "2.3" or "3.3 with
+    KRaft"; None if unknown.
 
-    A release with an early version of the API counts only if users could enable that version.
+    A release that has only an unstable version of the API counts if users could enable it.
     """
     release = _FIRST_RELEASES.get(api_key)
     return f"{release} with KRaft" if api_key in _OF_KRAFT else release
 
 
 def first_release_with_kraft(api_key: int) -> str | None:
-    """Return the first release with an API for clients in KRaft mode; None if unknown."""
+    """Return the first release whose KRaft brokers offer the API to clients; None if unknown."""
     release = _FIRST_RELEASES_WITH_KRAFT.get(api_key)
     return first_release(api_key) if release is None else f"{release} with KRaft"

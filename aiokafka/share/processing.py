@@ -252,7 +252,8 @@ class ShareProcessor:
             kind = type(error.cause)
             self._log.warning("a record cannot be read: %s", error)
         except asyncio.CancelledError:
-            # If the handler has awaited something that was cancelled, it has failed by itself.
+            # Unless this task is being cancelled, the handler has awaited a cancelled task or
+            # future, which is a failure of the handler.
             if self._tasks.is_ending_us():
                 raise
             self._warn(record, "it awaited what was cancelled")

@@ -383,7 +383,8 @@ class CommittedOffset:
 class ProducerEpochs:
     """The last epoch of each producer that has written offsets or transaction markers to a group.
 
-    Deleting the group does not delete the epochs. Markers of transactions without offsets count.
+    Deleting the group does not delete the epochs. A marker stores its epoch even if the transaction
+    has no offsets for the group.
     """
 
     def __init__(self) -> None:

@@ -230,8 +230,8 @@ class ClassicMember(Member):
             # this generation.
             self.generation = joined.generation
         self.coordinator.check(response.error_code)
-        # Set the generation only after SyncGroup: heartbeats and commits cannot use a generation
-        # without an assignment.
+        # Set the generation only after SyncGroup has succeeded: before, the coordinator rejects
+        # commits of this generation (REBALANCE_IN_PROGRESS).
         self.generation = joined.generation
         return bytes(response.assignment)
 

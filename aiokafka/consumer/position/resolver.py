@@ -120,8 +120,8 @@ class NewPartitions:
             self._until[tp] = max(self._until[tp], _now() + _SHORTEST_NEW)
 
     def update(self, cluster: ClusterMetadata) -> None:
-        """Find new partitions in the metadata of the subscribed topics. Drop partitions whose time
-        has ended, and topics that are no longer subscribed to."""
+        """Find new partitions in the metadata of the subscribed topics. Forget partitions that are
+        not new any more (`_until`), and topics that are no longer subscribed to."""
         if self._subscriptions.subscription is not self._subscription:
             self._follow(cluster)
         if self._subscriptions.pattern is None:

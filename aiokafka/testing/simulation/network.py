@@ -400,7 +400,7 @@ class Network:
     def _accept(self, end: SimulatedSocket, tls: Any) -> None:
         server = self._servers.get((end.line.host, end.line.port))
         if server is None or (server.tls is None) != (tls is None):
-            # The server has stopped after the SYN arrived, or only one end uses TLS.
+            # The server was stopped after it had received the SYN, or only one end uses TLS.
             end.is_closed = True
             end.send_reset()
             return
