@@ -303,9 +303,10 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
     """Print the records of TOPICS until Ctrl-C, or up to a position, the end or a count.
 
     A PLACE is earliest, latest, an offset, -N (the last N), -2h (two hours ago), @milliseconds
-    since 1970, or a date and time in UTC. With --group, only printed records are committed: every
-    few seconds, before partitions are revoked, and at the end (also after Ctrl-C). With
-    --share-group, printed records are accepted, and all others are released.
+    since 1970, or a date and time in UTC. With --group, records that were printed, or left out by
+    --grep or --key, are committed: every few seconds, before partitions are revoked, and at the end
+    (also after Ctrl-C). With --share-group, printed records are accepted, and all others are
+    released.
 
     \b
     Example:

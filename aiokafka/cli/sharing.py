@@ -27,9 +27,12 @@ _POLL_MS = 200
 _REFUSED = {
     "group": "give --group or --share-group",
     "partitions": "--partitions: the members of a share group share all of them",
-    "start": "--from: set share.auto.offset.reset of the group, or `aiokafka groups reset --share`",
+    "start": "--from: set share.auto.offset.reset of the group, or see "
+    "`aiokafka groups set-offsets --share`",
     "stop": "--to: the records of a share group have no order; see --count",
     "exit_at_end": "--exit-at-end: a share group has no position; see --count",
+    "pattern": "--grep: the other members would not get the records that are left out",
+    "key": "--key: the other members would not get the records that are left out",
     "read_committed": "--read-committed: set share.isolation.level of the group",
 }
 
@@ -37,7 +40,7 @@ _REFUSED = {
 def refuse_options(given: dict[str, Any]) -> None:
     """Raise click.UsageError for an option that has no meaning for a share group."""
     for name, why in _REFUSED.items():
-        if given[name]:
+        if given[name] not in (None, False, ()):
             raise click.UsageError(why)
 
 

@@ -1546,7 +1546,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     @property
     def rebalance_listener(self) -> ConsumerRebalanceListener | None:
         """The listener given to `subscribe()`; None without a listener. Before `start()` it may be
-        replaced, for example by a listener that wraps it; the subscription stays the same."""
+        replaced, for example by a listener that wraps it; the subscription stays the same. Raises
+        IllegalStateError if it is set without a subscription."""
         return self._subscription.listener
 
     @rebalance_listener.setter

@@ -499,7 +499,7 @@ class ParallelConsumer(Generic[KT, VT]):
 
         Several tasks may iterate at once. The loop ends after `request_stop()`, and when a failed
         record has ended the processing; the block of this record raises the exception. Raises
-        errors of the consumer.
+        errors of the consumer, and an error of the key function that ends the processing.
         """
         self._check_started()
         work = await self._dispatcher.claim_processable()

@@ -350,9 +350,9 @@ class Acknowledgements:
             self.settle([made], renewed(acquisition.failure))
             return
         if is_delivered:
-            # Extend no acknowledgement after a RENEW: an acknowledgement replaces the RENEW of its
-            # offset only if it has a later number. If a lock was renewed, extend none either: the
-            # locks of its offsets would expire at different times.
+            # After a RENEW the next offset starts a new acknowledgement, because an acknowledgement
+            # replaces the RENEW of its offset only if it has a later number. If a lock was renewed,
+            # each offset has its own, because the locks expire at different times.
             is_last = type_ != AcknowledgeType.RENEW and not acquisition.is_renewed
             acquisition.growing = made if is_last else None
         acquisition.session.enqueue(made)

@@ -204,8 +204,8 @@ class ShareBuffer:
         self.arrived.notify()
 
     def fail(self, error: KafkaError) -> None:
-        """Make the next call that reads raise `error`, unless an error with the same text has not
-        been raised yet."""
+        """Make the next call that reads raise `error`, unless an error with the same text is still
+        waiting to be raised."""
         if all(str(each) != str(error) for each in self._failures):
             self._failures.append(error)
         self.arrived.notify()

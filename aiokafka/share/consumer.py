@@ -899,9 +899,10 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         `concurrency` records (`max_poll_records` at most) and `fetch_max_bytes` from each broker.
         With share_acquire_mode="batch_optimized" a broker may add the rest of a batch.
 
-        After `stop()`, waiting records are released, and the running handlers may end before the
-        timeout of `stop()`. If the call is cancelled, the handlers are cancelled, and their records
-        released. An unreadable record is logged, and rejected or released as `getone()` does.
+        After `stop()`, waiting records are released, and the running handlers have most of the
+        timeout of `stop()` to end. If the call is cancelled, the handlers are cancelled, and their
+        records released. An unreadable record is logged, and rejected or released as `getone()`
+        does.
 
         Raises TypeError or ValueError for a wrong argument, and the other errors of `getone()`.
         """

@@ -30,6 +30,8 @@ def test_printed_records_are_accepted(shared: Cli) -> None:
         ("--from", "earliest"),
         ("--to", "latest"),
         ("--exit-at-end",),
+        ("--grep", "x"),
+        ("--key", ""),
         ("--read-committed",),
     ],
     ids=" ".join,

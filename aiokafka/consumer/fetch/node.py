@@ -819,7 +819,8 @@ class FetchResponseHandler:
 
     def _on_preferred_replica(self, state: PartitionState, replica: int) -> None:
         """Fetch from the preferred replica in a response of the leader (KIP-392). Back off, and
-        fetch from the leader, if a follower has returned a replica, or the leader itself."""
+        fetch from the leader, if a follower has returned a replica, or the leader has returned
+        itself."""
         if replica == self._node.node_id or state.target.preferred is not None:
             text = f"{state.tp}: broker {self._node.node_id} names {replica} to read from"
             log.debug("%s", text)
