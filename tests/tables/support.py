@@ -44,3 +44,18 @@ async def read(stream: ChangeStream[Any, Any], count: int) -> list[Change[Any, A
 
 def brief(changes: list[Change[Any, Any]]) -> list[tuple[Any, Any, Any]]:
     return [(change.key, change.old, change.new) for change in changes]
+
+
+class Copy:
+    """A copy of a table, from a snapshot and the changes after it."""
+
+    def __init__(self, table: CompactedTable[Any, Any]) -> None:
+        snapshot, self._changes = table.snapshot_and_changes()
+        self.entries = dict(snapshot)
+
+    async def catch_up(self) -> None:
+        while self._changes.pending:
+            change = await anext(self._changes)
+            assert self.entries.get(change.key) == change.old
+            assert (change.old, change.new) != (None, None)
+            apply(self.entries, change.key, change.new)

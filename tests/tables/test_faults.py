@@ -293,3 +293,22 @@ async def test_another_task_is_not_blocked_by_a_large_topic(cluster: FakeCluster
         assert len(table) == 3000
     counting.cancel()
     assert rounds > 6
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.11", "2.1", "2.8", "4.0"])
+async def test_older_brokers(version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        write(cluster, b"k", b"1")
+        write(cluster, b"k", b"2")
+        isolation = "read_uncommitted" if version == "0.9" else "read_committed"
+        async with make_table(cluster, metadata_max_age_ms=500, isolation_level=isolation) as table:
+            assert table == {b"k": b"2"}
+            write(cluster, b"l", b"1")
+            await table.read_to_end()
+            assert table == {b"k": b"2", b"l": b"1"}
+            # Without topic ids, the next topic is noticed by its end.
+            stream = table.changes()
+            await recreate(cluster)
+            write(cluster, b"l", b"1")
+            assert brief(await read(stream, 1)) == [(b"k", b"2", None)]

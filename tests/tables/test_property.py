@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aiokafka.tables import CompactedTable
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import simulate
-from tests.tables.support import apply, make_table, replay, write
+from tests.tables.support import Copy, make_table, replay, write
 
 KEYS = st.integers(0, 5)
 VALUES = st.none() | st.integers(0, 3)
@@ -26,21 +26,6 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
-
-
-class Copy:
-    """A copy of a table, from a snapshot and the changes after it."""
-
-    def __init__(self, table: CompactedTable[Any, Any]) -> None:
-        snapshot, self._changes = table.snapshot_and_changes()
-        self.entries = dict(snapshot)
-
-    async def catch_up(self) -> None:
-        while self._changes.pending:
-            change = await anext(self._changes)
-            assert self.entries.get(change.key) == change.old
-            assert (change.old, change.new) != (None, None)
-            apply(self.entries, change.key, change.new)
 
 
 async def check(before: list[Any], steps: list[Any]) -> None:
