@@ -280,12 +280,12 @@ def test_sentences_about_cpu_agree_with_the_measurements() -> None:
         ours = store[row]["clients"]["ours"]["cpu_after"]
         return float(ours / store[other_row]["clients"][other]["cpu_after"])
 
-    # performance, tuning, faq: "`getmany` takes up to a third less CPU than `async for`"
+    # performance, tuning, faq: "`getmany` takes up to 40 percent less CPU than `async for`"
     for setting in ("100", "100-group"):
-        assert 2 / 3 <= ratio(f"getmany-{setting}", f"iterate-{setting}") < 1
-    # performance: `send` takes "about as much as confluent-kafka, three times as much as franz-go"
-    assert 0.85 < ratio("send-100", "send-100", "confluent") < 1.15
-    assert 2.5 < ratio("send-16k", "send-16k", "franz-go") < 3.5
+        assert 0.58 <= ratio(f"getmany-{setting}", f"iterate-{setting}") < 1
+    # performance: `send` takes "a fifth less than confluent-kafka, twice as much as franz-go"
+    assert 0.7 < ratio("send-100", "send-100", "confluent") < 0.9
+    assert 1.6 < ratio("send-16k", "send-16k", "franz-go") < 2.4
 
 
 UNITS = {"KiB": 1024, "MiB": 1024**2, "s": 1000}
