@@ -77,8 +77,7 @@ def _protocol_name(cls: type[BrokerResponseError]) -> str:
 
 
 def _meaning(cls: type[BrokerResponseError]) -> str:
-    is_named = cls is not BrokerResponseError
-    return " ".join((cls.__doc__ or "").split()) if is_named else ""
+    return "" if cls is BrokerResponseError else " ".join((cls.__doc__ or "").split())
 
 
 class BrokerResponseError(KafkaError):

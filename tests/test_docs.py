@@ -282,7 +282,7 @@ def test_sentences_about_cpu_agree_with_the_measurements() -> None:
 
     # performance, tuning, faq: "`getmany` takes up to 40 percent less CPU than `async for`"
     for setting in ("100", "100-group"):
-        assert 0.58 <= ratio(f"getmany-{setting}", f"iterate-{setting}") < 1
+        assert 0.6 <= ratio(f"getmany-{setting}", f"iterate-{setting}") < 1
     # performance: `send` takes "a fifth less than confluent-kafka, twice as much as franz-go"
     assert 0.7 < ratio("send-100", "send-100", "confluent") < 0.9
     assert 1.6 < ratio("send-16k", "send-16k", "franz-go") < 2.4
