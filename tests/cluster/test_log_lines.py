@@ -54,7 +54,8 @@ async def test_a_consumer_is_named_in_each_line(
             for broker in (0, 1):
                 await cluster.start_broker(broker)
             await cluster.wait_for(lambda: consumer.health().state == "running")
-    found = lines(caplog)
+    # The first client of a process without extensions says so once, for all clients.
+    found = [line for line in lines(caplog) if not line.startswith("aiokafka runs as pure Python")]
     away = [record for record in caplog.records if "does not answer: " in record.msg]
     assert away
     assert {vars(each)["client_id"] for each in away} == {"reader"}
