@@ -42,7 +42,7 @@ ROWS = (
     Compared("transactions-100", "p50_ms", "A transaction of 100 records", "ms, median"),
     Compared("lone-send", "p50_ms", "A single record, acknowledged", "ms, median"),
     Compared("pauses-gzip", "pause_cpu_ms", "Longest pause of the loop, gzip", "CPU ms"),
-    Compared("start-up", "cpu_ms", "Start of producer and consumer", "CPU ms"),
+    Compared("start-up", "cpu_ms", "From process start to the first record", "CPU ms"),
 )
 
 
