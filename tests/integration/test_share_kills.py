@@ -56,6 +56,7 @@ class Member:
 
     number: int
     process: asyncio.subprocess.Process
+    is_java: bool = False
     is_killed: bool = False
     handlings: dict[Place, list[Handling]] = field(default_factory=lambda: defaultdict(list))
     reading: asyncio.Task[None] | None = None
@@ -102,7 +103,7 @@ class Members:
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])},
             )
-            member = Member(len(self.all), process)
+            member = Member(len(self.all), process, is_java=program is not OURS)
             member.reading = asyncio.ensure_future(member.read(self.handled))
             self.all.append(member)
 
@@ -166,6 +167,7 @@ def account(members: Members, written: set[Place]) -> str:
     for place, handling in members.each():
         by_place[place].append(handling)
     killed = {member.number for member in members.all if member.is_killed}
+    java = {member.number for member in members.all if member.is_java}
     lost = written - by_place.keys()
     assert not lost, f"{len(lost)} records were not handled: {sorted(lost)[:10]}"
     assert by_place.keys() == written
@@ -188,7 +190,14 @@ def account(members: Members, written: set[Place]) -> str:
         if not accepted:
             assert any(not (each.is_released and each.outcome == "S") for each in others), some
         for each in accepted:
-            late = [other for other in some if other.began_at > each.ended_at]
+            # Java's consumer hands out what it has fetched even if the lock has expired meanwhile.
+            # Such a record is of an earlier delivery than the accepted one; ours drops it.
+            late = [
+                other
+                for other in some
+                if other.began_at > each.ended_at
+                and not (other.member in java and other.delivery_count < each.delivery_count)
+            ]
             assert not late, f"{place} was delivered after it had been accepted: {some}"
     redelivered = sum(len(some) - 1 for some in by_place.values())
     explained = sum(reasons.values())
