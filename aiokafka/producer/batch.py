@@ -25,7 +25,7 @@ from aiokafka.errors import (
     RequestTimedOutError,
 )
 from aiokafka.net.failures import REFUSALS
-from aiokafka.record.batch import RecordBatchBuilder, RecordReader
+from aiokafka.record.batch import RecordBatchBuilder, RecordReader, SpareBuffers
 from aiokafka.record.compression import GZIP, codec_id
 from aiokafka.structs import RecordMetadata, TopicPartition
 
@@ -85,8 +85,13 @@ class BatchSizing:
     refused a batch as too large, and the time of the last refusal.
     """
 
-    def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
-        """`clock` returns a monotonic time in seconds."""
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Callable[[], float],
+        spare: SpareBuffers | None = None,
+    ) -> None:
+        """`clock` returns a monotonic time in seconds. Builders take large buffers from `spare`."""
         self._codec = codec_id(config.compression_type)
         self._level = config.compression_level
         self._most = self._full = config.max_batch_size
@@ -94,6 +99,7 @@ class BatchSizing:
         largest = min(largest, config.max_request_size, config.buffer_memory // _BUFFER_SHARE)
         self._largest = 0 if config.is_given("max_batch_size") else largest
         self._may_grow = True
+        self._spare = spare
         self._ratio = 1.0
         self._clock = clock
         self._refused_at = 0.0
@@ -133,7 +139,9 @@ class BatchSizing:
 
     def builder(self, limit: int) -> RecordBatchBuilder:
         """Return an empty builder for a batch of `limit` bytes before compression."""
-        return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
+        return RecordBatchBuilder(
+            compression=self._codec, level=self._level, size_limit=limit, spare=self._spare
+        )
 
     def learn(self, size: int, compressed_size: int) -> None:
         """Update the compression ratio from a batch of `size` bytes before compression."""

@@ -192,6 +192,8 @@ class BatchCompletion:
         if not was_done:
             self.pending.finish(batch)
         self.accumulator.memory.release(batch.release())
+        if result is not None and batch.attempts == 1:
+            batch.builder.recycle()
         if queue.waiting:
             self._send_next(queue)
         if not was_done and self.meter.collector is not None:

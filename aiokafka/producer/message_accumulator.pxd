@@ -45,6 +45,9 @@ cdef class PartitionQueue:
 
 
 cdef int64_t _YIELD_BYTES
+cdef double _BUSY_TIME
+cdef int64_t _BUSY_SHARE
+cdef int64_t _RIVALS
 cdef int64_t _SMALL
 cdef int64_t _PER_RECORD
 cdef int64_t _AT_MOST
@@ -59,7 +62,9 @@ cdef class TopicQueues:
     cdef int64_t _quantum
     cdef int64_t _left
 
-    @cython.locals(choices=list, queue=PartitionQueue, rival=PartitionQueue)
+    @cython.locals(
+        choices=list, queue=PartitionQueue, rival=PartitionQueue, count=Py_ssize_t, at=Py_ssize_t
+    )
     cpdef PartitionQueue switch(self)
 
     cpdef PartitionQueue for_key(self, bytes key)
@@ -85,6 +90,7 @@ cdef class MessageAccumulator:
     cdef object _loop
     cdef int64_t _last_stamp
     cdef object _stamp
+    cdef double _busy_until
 
     @cython.locals(seconds=double, stamp=int64_t)
     cdef object _now(self)
@@ -113,7 +119,7 @@ cdef class MessageAccumulator:
         bint is_awaited=*,
     )
 
-    @cython.locals(queue=PartitionQueue, batch=ProducerBatch, before=int64_t)
+    @cython.locals(queue=PartitionQueue, batch=ProducerBatch, before=int64_t, is_busy=bint)
     cpdef object append_sticky(
         self,
         TopicQueues topic_queues,
@@ -131,6 +137,8 @@ cdef class MessageAccumulator:
         ProducerBatch batch,
         Py_ssize_t size=*,
     ) except -1
+
+    cdef PartitionQueue _switch(self, TopicQueues topic_queues)
 
     cdef object _allocate(self, int64_t size)
 

@@ -30,6 +30,7 @@ from aiokafka.producer.batch import (
 )
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.transaction_manager import PartitionSequence, ProducerIdState
+from aiokafka.record.batch import SpareBuffers
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -557,6 +558,20 @@ _SMALL = 512
 _GROWTH = 4
 """Factor by which the size limit of a batch is raised at a time."""
 
+_BUSY_TIME = 0.01
+"""Seconds after a pause of `send` during which the application counts as sending without a
+break."""
+
+_BUSY_SHARE = 4
+"""While the application sends without a break, the sticky partition gets 1/4 of the bytes of the
+largest batch at a time: each further batch costs as much CPU time as appending ten records."""
+
+_SPARE_BYTES = 4_194_304
+"""Maximum size of the buffers that are kept for later batches."""
+
+_SPARE_SHARE = 8
+"""These buffers have 1/8 of `buffer_memory` at most."""
+
 _GROWTH_TIME = 1.0
 """The age in seconds up to which a batch may grow beyond `max_batch_size`."""
 
@@ -628,9 +643,14 @@ class TopicQueues:
         Bytes are compared, not the number of batches, because the batches of a slow broker grow.
         """
         choices = self._choices
-        queue = choices[int(random.random() * len(choices))]
-        for _ in range(_RIVALS):
-            rival = choices[int(random.random() * len(choices))]
+        count = len(choices)
+        chance = random.random
+        at = int(chance() * count)
+        queue = choices[at]
+        for _ in range(min(_RIVALS, count - 1)):
+            # Compare all partitions if there are eight or fewer.
+            at = int(chance() * count) if count > _RIVALS + 1 else (at + 1) % count
+            rival = choices[at]
             if rival.load < queue.load:
                 queue = rival
             if not queue.load:
@@ -690,6 +710,8 @@ class MessageAccumulator:
         self._loop = loop
         self._last_stamp = 0
         self._stamp = 0
+        self._busy_until = 0.0
+        self._spare = SpareBuffers(min(_SPARE_BYTES, config.buffer_memory // _SPARE_SHARE))
 
     def accept(self, is_accepting: bool) -> None:
         """Set whether `append` accepts records."""
@@ -710,7 +732,7 @@ class MessageAccumulator:
         """Return the BatchSizing of `topic`, created on first use."""
         sizing = self._sizing.get(topic)
         if sizing is None:
-            sizing = self._sizing[topic] = BatchSizing(self._config, self._loop.time)
+            sizing = self._sizing[topic] = BatchSizing(self._config, self._loop.time, self._spare)
         return sizing
 
     def topic_queues(self, topic: str, cluster: ClusterMetadata) -> TopicQueues | None:
@@ -793,6 +815,7 @@ class MessageAccumulator:
         # Reset the count only after the sleep: otherwise `append` would accept records of another
         # task during the sleep, and they would overtake the caller.
         self._yielded_at = self.memory.allocated
+        self._busy_until = self._loop.time() + _BUSY_TIME
 
     def _end_yield(self) -> None:
         self.is_yielding = False
@@ -915,11 +938,14 @@ class MessageAccumulator:
         if queue is None or (
             topic_queues._left <= 0 and (queue.open is None or queue.open.has_grown)
         ):
-            queue = topic_queues.switch()
+            queue = self._switch(topic_queues)
         batch = queue.open
         if batch is not None:
             before = batch.reserved
             future = batch.add(timestamp, None, value, headers, is_awaited)
+            is_busy = topic_queues._left > topic_queues._quantum
+            if future is None and is_busy and self._grow(topic_queues, queue, batch):
+                future = batch.add(timestamp, None, value, headers, is_awaited)
             if future is not None:
                 topic_queues._left -= batch.reserved - before - _PER_RECORD
                 self._allocate(batch.reserved - before)
@@ -929,8 +955,16 @@ class MessageAccumulator:
             if not self._grow(topic_queues, queue, batch):
                 queue.seal()
                 self._notify_sender(queue)
-            queue = topic_queues.switch()
+            queue = self._switch(topic_queues)
         return self.append_to(topic_queues, queue, timestamp, None, value, headers, is_awaited)
+
+    def _switch(self, topic_queues: TopicQueues) -> PartitionQueue:
+        """Switch the sticky partition. A busy application fills it with more than one batch of
+        `max_batch_size`: the open batch grows."""
+        queue = topic_queues.switch()
+        if self._loop.time() < self._busy_until:
+            topic_queues._left = max(topic_queues._left, topic_queues.sizing.largest // _BUSY_SHARE)
+        return queue
 
     def _allocate(self, size: int) -> None:
         """Allocate `size` bytes for a record."""
@@ -1055,6 +1089,7 @@ class MessageAccumulator:
         with self._meter.waiting_for_memory(topic, partition) as wait:
             await self.memory.wait(need, deadline)
         self.note_yield()
+        self._busy_until = self._loop.time() + _BUSY_TIME
         return wait.seconds
 
     async def add_message(

@@ -313,7 +313,7 @@ class BatchCompression:
     def _compress(self, batch: ProducerBatch) -> int:
         """Compress a sealed batch; return its compressed size."""
         builder = batch.builder
-        builder.build()
+        builder.pack()
         self._bytes += builder.size
         sizing = self._accumulator.sizing(batch.partition.topic)
         sizing.learn(builder.size, builder.compressed_size)

@@ -8,6 +8,19 @@ from aiokafka.record.rows cimport RowSource
 cdef int64_t _MAX_TIMESTAMP
 
 
+cdef Py_ssize_t _LEAST_REUSED
+cdef Py_ssize_t _MOST_SPARE
+
+
+cdef class SpareBuffers:
+    cdef list _buffers
+    cdef Py_ssize_t _free
+
+    cpdef bytearray take(self)
+    @cython.locals(size=Py_ssize_t)
+    cpdef add(self, bytearray buffer)
+
+
 cdef class RecordBatchBuilder:
     cdef readonly int compression
     cdef readonly Py_ssize_t size_limit
@@ -21,6 +34,8 @@ cdef class RecordBatchBuilder:
     cdef Py_ssize_t _capacity
     cdef object _batch
     cdef tuple _identity
+    cdef SpareBuffers _spare
+    cdef bint _is_reused
 
     @cython.locals(
         plain_key=bytes,
@@ -53,8 +68,11 @@ cdef class RecordBatchBuilder:
     )
     cdef bint _append_row(self, RowSource rows, Py_ssize_t row) except -1
 
-    @cython.locals(capacity=Py_ssize_t)
+    @cython.locals(capacity=Py_ssize_t, buffer=bytearray)
     cdef int _grow(self, Py_ssize_t size) except -1
+    cdef _give_buffer(self)
+    cpdef recycle(self)
+    cpdef object pack(self)
     cpdef object build(
         self,
         object producer_id=*,

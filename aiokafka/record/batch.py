@@ -19,6 +19,7 @@ __all__ = [
     "RecordBatch",
     "RecordBatchBuilder",
     "RecordReader",
+    "SpareBuffers",
     "down_convert",
     "iter_batches",
 ]
@@ -37,6 +38,46 @@ _MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # the difference to a timestamp of -1 is st
 _FIRST_CAPACITY = 2048
 _CAPACITY_STEP = 3
 _MOST_SPARE = 16_384
+_LEAST_REUSED = 65_536
+
+
+class SpareBuffers:
+    """Buffers of written or compressed batches, for later batches.
+
+    Without reuse, the memory allocator returns large buffers to the system, and requests them
+    again: for records of 1 KiB, the page faults cost as much CPU time as copying the records.
+
+    Owns the buffers, which have at most `limit` bytes in total.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._buffers: list[bytearray] = []
+        self._free = limit
+
+    def take(self) -> bytearray | None:
+        """Remove and return the buffer that was added last, which the processor may still have in
+        its cache; None without a buffer."""
+        if not self._buffers:
+            return None
+        buffer = self._buffers.pop()
+        self._free += len(buffer)
+        return buffer
+
+    def add(self, buffer: bytearray) -> None:
+        """Keep `buffer`, unless it is small, the limit is reached, or a view of the buffer
+        exists."""
+        size = len(buffer)
+        if size < _LEAST_REUSED or size > self._free:
+            return
+        try:
+            # A resize fails while a view of the buffer exists: for example, in a transport that has
+            # not written all of it.
+            mem.resize(buffer, size - 1)
+            mem.resize(buffer, size)
+        except BufferError:
+            return
+        self._free -= size
+        self._buffers.append(buffer)
 
 
 class RecordBatchBuilder:
@@ -44,12 +85,18 @@ class RecordBatchBuilder:
 
     `compression` is the number of a codec, `level` its level (None: the default). `size_limit` is
     the largest size in bytes of the uncompressed batch with its header; a single record may be
-    larger. `size` is the number of bytes so far, `record_count` the number of records. Raises
-    UnsupportedCodecError if the codec is not available, ValueError for an invalid level.
+    larger. `size` is the number of bytes so far, `record_count` the number of records. A large
+    batch takes its buffer from `spare`, if there is one. Raises UnsupportedCodecError if the codec
+    is not available, ValueError for an invalid level.
     """
 
     def __init__(
-        self, *, compression: int | None = None, level: int | None = None, size_limit: int
+        self,
+        *,
+        compression: int | None = None,
+        level: int | None = None,
+        size_limit: int,
+        spare: SpareBuffers | None = None,
     ) -> None:
         self.compression = compression or 0
         if self.compression or level is not None:
@@ -67,6 +114,8 @@ class RecordBatchBuilder:
         self._capacity = len(self._buffer)
         self._batch: memoryview | None = None
         self._identity: tuple[int, int, int, bool] | None = None
+        self._spare = spare
+        self._is_reused = False
 
     def raise_limit(self, size_limit: int) -> None:
         """Raise the size limit to `size_limit` bytes; a lower value has no effect."""
@@ -193,13 +242,21 @@ class RecordBatchBuilder:
         if type(self._buffer) is not bytearray:
             # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
-        # Each step copies the records so far, so take large steps. `build` releases the rest.
+        # Each step copies the records so far, so take large steps. `pack` releases the rest.
         capacity = min(_CAPACITY_STEP * max(size, self._capacity), max(size, self.size_limit))
+        if self._spare is not None and self._capacity <= _MOST_SPARE < capacity:
+            buffer = self._spare.take()
+            if buffer is not None:
+                memoryview(buffer)[: self.size] = memoryview(self._buffer)[: self.size]
+                self._buffer = buffer
+                self._capacity = len(buffer)
+                self._is_reused = True
         # Set the capacity only after the resize, because compiled code writes without bounds checks
         # up to the capacity. The resize raises MemoryError, or BufferError while a view of the
         # buffer exists.
-        mem.resize(self._buffer, capacity)
-        self._capacity = capacity
+        if capacity > self._capacity:
+            mem.resize(self._buffer, capacity)
+            self._capacity = capacity
 
     def build(
         self,
@@ -210,42 +267,67 @@ class RecordBatchBuilder:
     ) -> memoryview:
         """Return the batch as bytes.
 
-        The first call compresses the batch; afterwards no records can be added. A later call with
-        another producer id, epoch, sequence number or transactional flag returns a changed copy,
-        with the same arguments the same object. Raises IllegalStateError without records.
+        The first call packs the batch. A later call with another producer id, epoch, sequence
+        number or transactional flag returns a changed copy, with the same arguments the same
+        object. Raises IllegalStateError without records.
         """
-        if not self.record_count:
-            raise IllegalStateError("a batch without records cannot be built")
         identity = (producer_id, producer_epoch, base_sequence, transactional)
-        batch = self._batch
-        if batch is None:
-            # Set `_batch` first: then `append` rejects records, even after an error below.
-            batch = self._batch = self._pack()
-            self.compressed_size = len(batch)
-        elif identity == self._identity:
+        batch = self.pack()
+        if identity == self._identity:
             return batch
-        else:
+        if self._identity is not None:
             batch = memoryview(bytearray(batch))
         self._write_header(batch, producer_id, producer_epoch, base_sequence, transactional)
         self._identity = identity
         self._batch = batch
         return batch
 
+    def pack(self) -> memoryview:
+        """Compress the batch, unless it was packed before, and return it without a valid header.
+
+        Afterwards `compressed_size` is known, and no records can be added. Raises IllegalStateError
+        without records.
+        """
+        if not self.record_count:
+            raise IllegalStateError("a batch without records cannot be built")
+        if self._batch is None:
+            self._batch = self._pack()
+            self.compressed_size = len(self._batch)
+        return self._batch
+
     def _pack(self) -> memoryview:
-        if self._capacity - self.size > _MOST_SPARE:
+        if self._capacity - self.size > _MOST_SPARE and not self._is_reused:
             # The buffer was allocated for more records: release the rest.
             mem.resize(self._buffer, self.size)
             self._capacity = self.size
         whole = memoryview(self._buffer)[: self.size]
         if not self.compression:
             return whole
-        body = compress(self.compression, whole[HEADER_SIZE:], self._level)
+        records = whole[HEADER_SIZE:]
+        body = compress(self.compression, records, self._level)
+        records.release()
         packed = bytearray(HEADER_SIZE)
         packed += body
         whole.release()
+        self._give_buffer()
+        return memoryview(packed)
+
+    def recycle(self) -> None:
+        """Give the buffer of the built batch to later batches. Nothing may read the batch
+        afterwards."""
+        if self._spare is not None and self._batch is not None and self._capacity:
+            try:
+                self._batch.release()
+            except BufferError:  # a transport still refers to it
+                return
+            self._give_buffer()
+
+    def _give_buffer(self) -> None:
+        buffer = self._buffer
         self._capacity = 0
         self._buffer = bytearray()
-        return memoryview(packed)
+        if self._spare is not None:
+            self._spare.add(buffer)
 
     def _write_header(
         self,

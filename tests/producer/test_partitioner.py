@@ -83,6 +83,43 @@ def test_records_without_a_key_that_are_sent_one_by_one_go_everywhere() -> None:
     assert max(counts.values()) < 600
 
 
+def records_of_a_burst(count: int, **options: Any) -> list[int]:
+    """Return how many of `count` records of 1,000 bytes each of six partitions gets, if they are
+    sent without a break."""
+
+    async def main(_: Simulation) -> list[int]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions=6)
+            async with new_producer(cluster, **options) as producer:
+                for _ in range(count):
+                    await producer.send(TOPIC, bytes(1000))
+            return [cluster.log(TOPIC, number).end_offset for number in range(6)]
+
+    counts = simulate(main)
+    assert sum(counts) == count
+    return sorted(counts)
+
+
+def test_a_short_burst_is_spread_in_batches_of_the_default_size() -> None:
+    counts = records_of_a_burst(96)
+    assert counts[0] > 10 and counts[-1] < 20
+
+
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_a_partition_gets_more_at_a_time_in_a_long_burst(compression: str | None) -> None:
+    at_a_time = 60 if compression else 200
+    counts = records_of_a_burst(600, compression_type=compression)
+    assert counts[-1] > counts[0] + at_a_time - 20
+    # The largest batch for one partition is what they differ by at most.
+    counts = records_of_a_burst(12_000, compression_type=compression)
+    assert counts[0] > 1500 and counts[-1] < 2500
+
+
+def test_the_size_of_batches_limits_what_a_partition_gets_at_a_time() -> None:
+    counts = records_of_a_burst(600, max_batch_size=16_384)
+    assert counts[-1] < counts[0] + 35
+
+
 # -- KIP-1123: partitions whose leader is in the rack of the client
 
 RACKS = ["a", "b", "a"]

@@ -14,6 +14,7 @@ from aiokafka.record.batch import (
     RecordBatch,
     RecordBatchBuilder,
     RecordReader,
+    SpareBuffers,
     iter_batches,
 )
 from tests.record.samples import CODECS, ITEMS, Item, items, make_batch, read, read_records
@@ -102,6 +103,94 @@ def test_producer_and_sequence_can_change_after_the_batch_is_built(codec: int) -
             batch.is_transactional,
         )
         assert read(data) == ITEMS
+
+
+@every_codec
+def test_packing_a_batch_first_changes_nothing(codec: int) -> None:
+    packed, built = (RecordBatchBuilder(compression=codec, size_limit=1 << 20) for _ in range(2))
+    for item in ITEMS:
+        packed.append(*item)
+        built.append(*item)
+    packed.pack()
+    assert packed.compressed_size == len(built.build(1, 2, 3)) == built.compressed_size
+    with pytest.raises(IllegalStateError):
+        packed.append(0, None, b"x", None)
+    assert packed.build(1, 2, 3) == built.build(1, 2, 3)
+
+
+def test_a_batch_without_records_is_not_packed() -> None:
+    with pytest.raises(IllegalStateError):
+        RecordBatchBuilder(size_limit=1000).pack()
+
+
+# -- Buffers that are used again
+
+
+def large_batch(spare: SpareBuffers, fill: bytes, codec: int = 0) -> RecordBatchBuilder:
+    """Return a builder with 100 records of 1,000 bytes."""
+    builder = RecordBatchBuilder(compression=codec, size_limit=200_000, spare=spare)
+    for number in range(100):
+        builder.append(number, None, fill * 1000, None)
+    return builder
+
+
+def take_all(spare: SpareBuffers) -> list[int]:
+    """Take every buffer, and return their sizes."""
+    return [len(buffer) for buffer in iter(spare.take, None)]
+
+
+def test_a_batch_is_written_into_the_buffer_of_an_earlier_one() -> None:
+    spare = SpareBuffers(1 << 20)
+    first = large_batch(spare, b"a")
+    first.build()
+    first.recycle()
+    second = large_batch(spare, b"b")
+    assert take_all(spare) == []  # the second batch has it
+    assert [record.value for record in read(second.build())] == [b"b" * 1000] * 100
+    # The buffer is larger than the batch, which ends where its records do.
+    third = RecordBatchBuilder(size_limit=200_000, spare=spare)
+    second.recycle()
+    third.append(0, None, bytes(30_000), None)
+    assert len(third.build()) == third.size < 31_000
+    third.recycle()
+    (size,) = take_all(spare)
+    assert size > 100_000
+
+
+@every_codec
+def test_a_compressed_batch_needs_its_buffer_no_longer(codec: int) -> None:
+    spare = SpareBuffers(1 << 20)
+    builder = large_batch(spare, b"a", codec)
+    data = builder.build()
+    assert len(take_all(spare)) == (codec != 0)
+    assert [record.value for record in read(data)] == [b"a" * 1000] * 100
+
+
+def test_a_buffer_that_is_still_read_is_not_used_again() -> None:
+    spare = SpareBuffers(1 << 20)
+    builder = large_batch(spare, b"a")
+    rest = builder.build()[50_000:]  # as a transport keeps what it has not written
+    builder.recycle()
+    assert take_all(spare) == []
+    assert rest[10_000:10_100].tobytes() == b"a" * 100
+
+
+def test_a_batch_that_something_has_exported_is_not_used_again() -> None:
+    spare = SpareBuffers(1 << 20)
+    builder = large_batch(spare, b"a")
+    keeper = memoryview(builder.build())
+    builder.recycle()
+    assert take_all(spare) == []
+    assert len(keeper) == builder.size
+
+
+def test_few_bytes_are_kept_for_later_batches() -> None:
+    spare = SpareBuffers(250_000)
+    for size in (100_000, 1000, 120_000, 100_000):
+        spare.add(bytearray(size))
+    assert take_all(spare) == [120_000, 100_000]
+    spare.add(bytearray(250_000))
+    assert take_all(spare) == [250_000]
 
 
 def test_a_batch_without_producer_says_so() -> None:
