@@ -290,6 +290,30 @@ def test_sentences_about_cpu_agree_with_the_measurements() -> None:
     assert 1.6 < ratio("send-16k", "send-16k", "franz-go") < 2.4
 
 
+def test_the_page_of_errors_names_those_that_are_no_kafka_errors() -> None:
+    others = {
+        name
+        for name in errors.__all__
+        if isinstance(each := getattr(errors, name), type)
+        and issubclass(each, Exception)
+        and not issubclass(each, errors.KafkaError)
+    }
+    text = (DOCS / "errors.rst").read_text()
+    (named,) = re.findall(r"derive from `KafkaError`, except ([^.]*)\.", text)
+    assert set(TICKS.findall(named)) == others
+
+
+def test_the_page_of_messages_has_each_logger() -> None:
+    found = {
+        name
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in ("cli", "testing")
+        for name in re.findall(r'getLogger\("(aiokafka[\w.]*)"\)', path.read_text())
+    }
+    table = (DOCS / "logs.rst").read_text().partition("\nMost lines begin")[0]
+    assert set(re.findall(r"^`(aiokafka[\w.]*)`  ", table, re.MULTILINE)) == found
+
+
 UNITS = {"KiB": 1024, "MiB": 1024**2, "s": 1000}
 
 
