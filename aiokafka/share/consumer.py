@@ -11,6 +11,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+import aiokafka
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.options import (
@@ -72,6 +73,7 @@ from aiokafka.share.processing import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    import aiokafka.parallel
     from aiokafka._interception import ConsumerInterception
     from aiokafka.health import ShareConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
@@ -668,10 +670,13 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             await self._buffer.wait(demand, deadline)
             self._yielded_at = self._loop.time()
 
-    async def _acquire(self, demand: int) -> list[ShareRecord[Any, Any]]:
-        """Return all acquired records, for `process()`; wait for the first without limit."""
+    async def _acquire(self, demand: int, deadline: float | None) -> list[ShareRecord[Any, Any]]:
+        """Return all acquired records, for `process()`. If there are none, wait until there may be
+        some, at most until `deadline` (loop time; None = no limit), and return []."""
         demand = min(demand, self._given.max_poll_records)
-        taken = await self._read(2**31, None, demand, as_bytes=True)
+        taken = await self._read(2**31, 0.0, demand, as_bytes=True)
+        if not taken:
+            await self._buffer.wait(demand, deadline)
         self._note_delivered(taken)
         return [record for run in taken for record in run]
 
@@ -886,7 +891,13 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self._refuse_foreign(record)
         return Processing(self, record)
 
-    async def process(self, handler: Handler, *, concurrency: int = 50) -> None:
+    async def process(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 50,
+        retry: aiokafka.parallel.RetryTopics[KT, VT] | None = None,
+    ) -> None:
         """Call `handler(record)` for each record, with up to `concurrency` calls at the same time,
         until the consumer is stopped.
 
@@ -894,6 +905,19 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         RejectRecord, and released after any other exception, which is logged. Acquisition locks are
         renewed until the handler ends (KIP-1222, Kafka 4.2). `handler` is a plain or `async`
         function.
+
+        With `retry`, a record whose handler fails is sent to its retry topic, and after the last
+        retry, or a RejectRecord, to its dead-letter topic. The record is accepted after the broker
+        has acknowledged the copy, so it is not lost; if it cannot be accepted, it is processed
+        again, and there may be two copies. If the copy cannot be sent, all records in process are
+        released, and the call raises the error. The retry topics are added to the subscription; the
+        group needs share.auto.offset.reset=earliest to read all of their records.
+
+        A record of a retry topic waits here until it is due, beside the running handlers, and its
+        lock is renewed: a record that is released would be delivered again at once, up to the
+        delivery limit. While records of a partition wait, the consumer does not fetch this
+        partition. A record that is delivered again before it is due is sent to the end of its topic
+        (`RetryTopics.send_back`), so that waiting does not use up its deliveries.
 
         Records are acquired when fewer than `concurrency` handlers run and no record waits: about
         `concurrency` records (`max_poll_records` at most) and `fetch_max_bytes` from each broker.
@@ -906,10 +930,14 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
         Raises TypeError or ValueError for a wrong argument, and the other errors of `getone()`.
         """
-        processor = ShareProcessor(self, handler, concurrency)
+        processor = ShareProcessor(self, handler, concurrency, retry)
         self._check_can_read()
         if not self._topics:
             raise IllegalStateError("nothing to read: call subscribe() first")
+        if retry is not None:
+            topics = topic_names(retry.with_retry_topics(sorted(self._topics)))
+            if topics != self._topics:
+                self._change_topics(topics)
         ended = self._processing[processor] = asyncio.Event()
         try:
             await processor.run()

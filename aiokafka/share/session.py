@@ -186,7 +186,7 @@ class NodeShareSession:
 
     Owns: the share session, and the connection that it was opened on (a broker closes the session,
     and releases its records, when the connection closes); the queue of acknowledgements; the
-    partitions to fetch, and those in backoff; the acquisitions of the session.
+    partitions to fetch, those in backoff, and deferred ones; the acquisitions of the session.
 
     What the loop of `run()` does, by priority:
 
@@ -217,6 +217,7 @@ class NodeShareSession:
         self._connection: BrokerConnection | None = None
         self._partitions: dict[TopicIdPartition, TopicPartition] = {}
         self._retry_at: dict[TopicIdPartition, float] = {}
+        self._deferred: dict[TopicIdPartition, float] = {}
         self._queue: list[Acknowledgement] = []
         self._queued_at = 0.0
         self._not_before = 0.0
@@ -236,6 +237,11 @@ class NodeShareSession:
             self._partitions = dict(partitions)
             self._retry_at = {tip: at for tip, at in self._retry_at.items() if tip in partitions}
             self._signal.notify()
+
+    def defer(self, tip: TopicIdPartition, until: float) -> None:
+        """Fetch a partition again only at `until` (loop time), or later."""
+        self._deferred[tip] = max(until, self._deferred.get(tip, until))
+        self._signal.notify()
 
     def enqueue(self, acknowledgement: Acknowledgement) -> None:
         """Queue an acknowledgement."""
@@ -317,13 +323,16 @@ class NodeShareSession:
             await self._signal.wait(wake_at)
 
     def _next_retry(self, now: float) -> float | None:
-        return min((at for at in self._retry_at.values() if at > now), default=None)
+        times = (*self._retry_at.values(), *self._deferred.values())
+        return min((at for at in times if at > now), default=None)
 
     def _wanted(self, now: float) -> dict[TopicIdPartition, TopicPartition]:
-        if not self._retry_at:
+        if not (self._retry_at or self._deferred):
             return self._partitions
         self._retry_at = {tip: at for tip, at in self._retry_at.items() if at > now}
-        return {tip: tp for tip, tp in self._partitions.items() if tip not in self._retry_at}
+        self._deferred = {tip: at for tip, at in self._deferred.items() if at > now}
+        without = {**self._retry_at, **self._deferred}
+        return {tip: tp for tip, tp in self._partitions.items() if tip not in without}
 
     def _is_acknowledge_due(
         self, now: float, wanted: Mapping[TopicIdPartition, TopicPartition], is_fetch_due: bool
