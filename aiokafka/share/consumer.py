@@ -340,12 +340,13 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self._explicit = self._acknowledgements if config.is_explicit else None
         """The acknowledgements, while the application may acknowledge records."""
         self._topics = given_topics
+        self._left_topics: frozenset[str] = frozenset()
         self._is_started = False
         self._is_finished = False
         self._stopping = asyncio.Lock()
         self._yielded_at = 0.0
         self._delivered: dict[asyncio.Task[Any], list[Run]] = {}
-        self._processing: dict[ShareProcessor, asyncio.Event] = {}
+        self._processing: dict[ShareProcessor, None] = {}
         self._closed = False
         self._report(AIOKafkaShareConsumer.metrics, client.telemetry, self._labels())
 
@@ -445,10 +446,11 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         and close the connections.
 
         Calls of `process()` start no more handlers, and most of `timeout` is left to the running
-        ones; then they are cancelled, and their records are released. Takes `timeout` seconds at
-        most (None: ten), and one second to close. Waiting readers get ConsumerStoppedError at once.
-        Concurrent calls return together; a second call does nothing, or continues the work of a
-        cancelled call.
+        ones; then they are cancelled, and their records are released. If a handler calls `stop()`,
+        its own record is released, too, because the handler has not returned. Takes `timeout`
+        seconds at most (None: ten), and one second to close. Waiting readers get
+        ConsumerStoppedError at once. Concurrent calls return together; a second call does nothing,
+        or continues the work of a cancelled call.
 
         With implicit acknowledgement, the last returned records are accepted if the task that read
         them has ended without an exception, or calls `stop()` and is not handling an exception.
@@ -463,8 +465,11 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             self._monitor.override_state(ConsumerState.CLOSED)
             self._buffer.arrived.notify()
             self._membership.changed.notify()
-        async with self._stopping:
-            await self._finish(deadline)
+        with contextlib.ExitStack() as stack:
+            for processor in self._processing:
+                stack.enter_context(processor.stopping())
+            async with self._stopping:
+                await self._finish(deadline)
 
     async def _finish(self, deadline: float) -> None:
         if self._is_finished:
@@ -494,9 +499,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         for wait_until in (deadline, deadline + _CLOSE_TIMEOUT):
             try:
                 async with timeout_at(wait_until):
-                    for processor, ended in list(self._processing.items()):
-                        if not processor.is_calling_us():
-                            await ended.wait()
+                    for processor in list(self._processing):
+                        await processor.drain()
             except asyncio.TimeoutError:
                 for processor in self._processing:
                     processor.cancel()
@@ -538,8 +542,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     # -- subscription ------------------------------------------------------------------------------
 
     def subscribe(self, topics: list[str] | tuple[str, ...] | Set[str]) -> None:
-        """Consume these topics from now on, in place of the topics before. Acquired records of
-        other topics can still be acknowledged.
+        """Consume these topics from now on, in place of the topics before. Records of other topics
+        that were returned before can still be acknowledged; further ones are released.
 
         Raises TypeError if `topics` is not a list, tuple or set of names, ValueError if it is
         empty, or for a name that no topic can have.
@@ -561,6 +565,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     def _change_topics(self, topics: frozenset[str]) -> None:
         if self._closed:
             raise ConsumerStoppedError(_STOPPED)
+        self._left_topics = (self._left_topics | self._topics) - topics
         self._topics = topics
         if self._is_started:
             self._client.set_topics(topics)
@@ -650,6 +655,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         while True:
             self._check()
             found = taken = self._buffer.take(limit)
+            if self._left_topics:
+                taken = self._release_left(taken)
             if not as_bytes or self._interception is not None:
                 taken = await self._deserializers.convert(taken, self._buffer)
                 self._check()
@@ -661,7 +668,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             if taken:
                 return taken
             if found:
-                # All records were rejected, or dropped by interceptors. There may be many of them.
+                # All records were rejected, dropped by interceptors, or are of topics that are not
+                # subscribed. There may be many of them.
                 await self._let_others_run()
                 continue
             if deadline is not None and deadline <= self._loop.time():
@@ -669,6 +677,15 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
                 return []
             await self._buffer.wait(demand, deadline)
             self._yielded_at = self._loop.time()
+
+    def _release_left(self, taken: list[Run]) -> list[Run]:
+        """Release the records of topics that are no longer subscribed, and return the others."""
+        for run in taken:
+            if run[0].topic in self._left_topics:
+                run[0]._acquisition.deliver(len(run))
+                for record in run:
+                    self._acknowledgements.finish(record, AcknowledgeType.RELEASE)
+        return [run for run in taken if run[0].topic not in self._left_topics]
 
     async def _acquire(self, demand: int, deadline: float | None) -> list[ShareRecord[Any, Any]]:
         """Return all acquired records, for `process()`. If there are none, wait until there may be
@@ -938,12 +955,11 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             topics = topic_names(retry.with_retry_topics(sorted(self._topics)))
             if topics != self._topics:
                 self._change_topics(topics)
-        ended = self._processing[processor] = asyncio.Event()
+        self._processing[processor] = None
         try:
             await processor.run()
         finally:
             del self._processing[processor]
-            ended.set()
 
     # -- health and metrics ------------------------------------------------------------------------
 

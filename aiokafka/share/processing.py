@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import heapq
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -171,7 +172,8 @@ class ShareProcessor:
        lock is lost, because they are delivered again.
     4. If a handler fails, send the record to its retry or dead-letter topic, and then accept it. If
        the send fails, the processing ends with its error, which cancels the other handlers.
-    5. When the consumer stops: release the waiting and delayed records, and wait for the handlers.
+    5. When the consumer stops: release the waiting and delayed records, and wait for the handlers,
+       except those that call `stop()` themselves.
        `stop()` calls `cancel()` at its deadline: the records of cancelled handlers are released.
     """
 
@@ -196,6 +198,8 @@ class ShareProcessor:
         """A heap: when a record is due (loop time), and a number, because records have no order."""
         self._numbers = itertools.count()
         self._running: set[asyncio.Task[None]] = set()
+        self._stoppers: set[asyncio.Task[Any]] = set()
+        """Handlers that call `stop()`, which must not wait for its callers."""
         self._ended = Signal()
         self._tasks = TaskOwner("aiokafka-share-handlers", self._on_task_failed)
         self._log = SubjectLog(log, consumer._given.subject)
@@ -233,9 +237,24 @@ class ShareProcessor:
         """Cancel the handlers; their records are released."""
         self._tasks.cancel()
 
-    def is_calling_us(self) -> bool:
-        """Return whether the running task is a handler: `stop()` must not wait for its caller."""
-        return asyncio.current_task() in self._running
+    async def drain(self) -> None:
+        """Wait for the end of all handlers, except those that call `stop()`."""
+        while self._running - self._stoppers:
+            await self._ended.wait()
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[None]:
+        """A block in which `stop()` does not wait for the running task, if it is a handler."""
+        caller = asyncio.current_task()
+        if caller is None or caller not in self._running:
+            yield
+            return
+        self._stoppers.add(caller)
+        self._ended.notify()
+        try:
+            yield
+        finally:
+            self._stoppers.discard(caller)
 
     def _take(self, records: list[ShareRecord[Any, Any]]) -> None:
         for record in records:

@@ -392,6 +392,27 @@ async def test_the_lock_is_renewed_as_long_as_a_record_is_processed(
         assert await other.getmany(timeout_ms=500) == {}
 
 
+async def test_a_refused_renewal_does_not_fail_other_acknowledgements(
+    make_group: MakeGroup,
+) -> None:
+    group = await make_group(renew_acknowledge_enable="false", record_lock_duration_ms=60_000)
+    await group.fill(3)
+    tp = TopicPartition(group.topic, 0)
+    async with group.member(share_acknowledgement_mode="explicit") as consumer:
+        first, second, third = await take(consumer, 3)
+        consumer.acknowledge(first, AcknowledgeType.RENEW)
+        consumer.acknowledge(second)
+        consumer.acknowledge(third, AcknowledgeType.REJECT)
+        assert isinstance((await consumer.commit())[tp], InvalidRecordState)
+        metrics = consumer.metrics()
+        assert metrics.value("records-accepted-total") == 1
+        assert metrics.value("records-rejected-total") == 1
+        consumer.acknowledge(first)
+        assert await consumer.commit() == {tp: None}
+    async with group.member() as consumer:
+        assert await consumer.getmany(timeout_ms=1000) == {}
+
+
 async def test_process_runs_handlers_until_the_consumer_stops(make_group: MakeGroup) -> None:
     group = await make_group(partitions=2)
     await group.fill(60, partitions=2)
