@@ -1359,7 +1359,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             for state in assignment.states():
                 position = state.position
                 if position is not None:
-                    entries[state.tp] = OffsetAndMetadata(position)
+                    epoch = state.epoch_before(position)
+                    entries[state.tp] = OffsetAndMetadata(position, "", epoch)
         else:
             entries = offsets_to_commit(offsets)
             for tp in entries:
@@ -1392,7 +1393,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         deadline = self._loop.time() + self._given.default_api_timeout
         with self._unless_stopped():
             found = await committer.fetch(tps, deadline) if tps else {}
-        return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
+        return {tp: found.get(tp) for tp in tps}
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition; None without a committed offset.
