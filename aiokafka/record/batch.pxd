@@ -73,6 +73,14 @@ cdef class RecordBatchBuilder:
     cdef _give_buffer(self)
     cpdef recycle(self)
     cpdef object pack(self)
+    cdef object _write_header(
+        self,
+        object batch,
+        object producer_id,
+        object producer_epoch,
+        object base_sequence,
+        bint transactional,
+    )
     cpdef object build(
         self,
         object producer_id=*,
