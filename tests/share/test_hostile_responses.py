@@ -16,6 +16,7 @@ from aiokafka.errors import (
     ShareSessionNotFound,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.share_groups import (
     LeaderIdAndEpoch,
@@ -134,6 +135,18 @@ async def test_a_partition_that_fails_for_long_is_fetched_ever_less(
     assert offsets(await take(consumer, 1)) == [0]
 
 
+@pytest.mark.parametrize("error", [ShareSessionNotFound, UnknownError])
+async def test_a_session_that_is_rejected_for_long_is_opened_ever_less(
+    cluster: FakeCluster, start: Start, error: Any
+) -> None:
+    consumer = await start()
+    with cluster.intercept(ShareFetchRequest, Fail(error)):
+        assert await consumer.getmany(timeout_ms=20_000) == {}
+    assert 10 <= cluster.count(ShareFetchRequest) < 50
+    fill(cluster, 1)
+    assert offsets(await take(consumer, 1)) == [0]
+
+
 async def test_a_renewed_lock_leaves_more_time_for_retries(
     cluster: FakeCluster, start: Start
 ) -> None:
@@ -177,6 +190,26 @@ async def test_a_partition_that_returns_during_the_first_fetch_has_one_session(
         if seen.broker_id == 0
     ]
     assert epochs == list(range(len(epochs)))
+
+
+async def test_acknowledgements_fail_if_the_response_lacks_their_partition(
+    cluster: FakeCluster, start: Start
+) -> None:
+    def forget(response: Any) -> None:
+        response.responses = []
+
+    fill(cluster, 2)
+    consumer = await start()
+    first, second = await take(consumer, 2)
+    consumer.acknowledge(first)
+    with cluster.intercept(ShareAcknowledgeRequest, Edit(forget)):
+        outcome = (await consumer.commit())[T0]
+    assert isinstance(outcome, UnknownTopicOrPartitionError)
+    assert "lacks the partition" in str(outcome)
+    consumer.acknowledge(second)
+    with cluster.intercept(ShareFetchRequest, Edit(forget), times=1):
+        assert await consumer.getmany(timeout_ms=1000) == {}
+    assert isinstance((await consumer.commit())[T0], UnknownTopicOrPartitionError)
 
 
 async def test_stop_sends_no_renewals(cluster: FakeCluster, start: Start) -> None:
