@@ -11,6 +11,7 @@ from aiokafka import AcknowledgeType, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     CorruptRecordError,
+    GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     KafkaProtocolError,
     ShareSessionNotFound,
@@ -96,6 +97,35 @@ async def test_an_unreadable_range_takes_no_memory_per_offset(
     assert isinstance((await consumer.commit())[T0], ShareSessionNotFound)
     assert calls == []
     assert consumer.health().failed_acknowledgements == 2**60 + 1
+
+
+async def test_records_behind_an_invalid_header_are_released(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Another member may be able to read them."""
+    fill(cluster, 1)
+    consumer = await start()
+    cluster.intercept(ShareFetchRequest, acquire((0, 0), records=bytes(100)), times=1)
+    with pytest.raises(CorruptRecordError):
+        async with timeout(30):
+            await consumer.getone()
+    (again,) = await take(consumer, 1, seconds=5)
+    assert (again.offset, again.delivery_count) == (0, 2)
+
+
+async def test_an_error_of_two_brokers_is_raised_once(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("u", assignment={0: [1]})
+    fill(cluster, 1)
+    cluster.log("u").append(b"u")
+    consumer = await start("t", "u")
+    for record in await take(consumer, 2):
+        consumer.acknowledge(record)
+    with cluster.intercept(ShareAcknowledgeRequest, Fail(GroupAuthorizationFailedError)):
+        outcomes = await consumer.commit()
+    assert {type(each) for each in outcomes.values()} == {GroupAuthorizationFailedError}
+    with pytest.raises(GroupAuthorizationFailedError):
+        await consumer.getone()
+    assert len(await take(consumer, 2)) == 2
 
 
 async def test_a_response_without_a_lock_timeout_has_usable_records(

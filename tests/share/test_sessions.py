@@ -503,6 +503,20 @@ async def test_only_acquired_records_of_a_batch_are_delivered(
     assert await consumer.commit() == {T0: None}
 
 
+async def test_a_renewal_that_was_not_sent_gives_way_to_a_range(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 3)
+    consumer = await start()
+    records = await take(consumer, 3)
+    consumer.acknowledge(records[1], AcknowledgeType.RENEW)
+    for record in records:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert consumer.metrics().value("records-accepted-total") == 3
+    assert await is_empty(consumer)
+
+
 async def test_a_renewal_that_was_not_sent_gives_way_to_the_acknowledgement(
     cluster: FakeCluster, start: Start
 ) -> None:
