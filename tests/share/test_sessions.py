@@ -422,6 +422,20 @@ async def test_a_broker_that_stops_loses_its_records_only(
     assert {tp.topic: error is None for tp, error in outcomes.items()} == {"t": False, "u": True}
 
 
+async def test_a_broker_that_leads_nothing_any_more_is_forgotten(
+    cluster: FakeCluster, start: Start
+) -> None:
+    consumer = await start(request_timeout_ms=1000)
+    reading = asyncio.ensure_future(consumer.getone())
+    await cluster.wait_for(lambda: cluster.count(ShareFetchRequest) > 1)
+    with cluster.intercept(ShareFetchRequest, Silence(), broker=0):
+        await cluster.wait_for(lambda: "broker 0" in str(consumer.health().unreachable).lower())
+        cluster.move_leader(T0, 1)
+        fill(cluster, 1)
+        assert (await reading).offset == 0
+        await cluster.wait_for(lambda: consumer.health().unreachable == (), timeout_s=60)
+
+
 async def test_released_by_hand_is_delivered_at_once(cluster: FakeCluster, start: Start) -> None:
     fill(cluster, 1)
     consumer = await start()
