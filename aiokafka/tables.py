@@ -448,8 +448,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                 raise TypeError(f"{name}: a table reads the whole topic, without a group")
         self.topic = topic
         self._max_bytes = _positive("max_bytes", max_bytes)
+        self._options = {**options, **_FIXED}
         consumer: aiokafka.AIOKafkaConsumer[TableKey, TableValue]
-        consumer = aiokafka.AIOKafkaConsumer(**{**options, **_FIXED})
+        consumer = aiokafka.AIOKafkaConsumer(**self._options)
         # The first partition always exists, and the consumer requests metadata of assigned topics.
         first = TopicPartition(topic, 0)
         consumer.assign([first])
@@ -954,6 +955,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             # An outdated leader may have returned the end of a former topic: look again, but never
             # wait for records that were written after the call.
             ends = {tp: min(end, ends.get(tp, end)) for tp, end in found.items()}
+            before = [partition.position for partition in partitions]
             deadline = self._loop.time() + _LOOK_AGAIN
             while self._loop.time() < deadline:
                 self._check_running()
@@ -962,6 +964,54 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                 if all(_has_reached(p, ends[p.tp], loaded) for p in partitions):
                     return True
                 await self._progress(deadline)
+            stuck = {
+                p.tp: p.position
+                for p, position in zip(partitions, before, strict=True)
+                if p.position is not None and position == p.position < ends[p.tp]
+            }
+            if stuck:
+                ends.update(await self._find_gaps(stuck, ends))
+
+    async def _find_gaps(
+        self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the positions that have no record between them and the end.
+
+        Compaction removes values that were replaced. If an unclean leader election then loses the
+        values in their place, the log ends with offsets without a record. No fetch moves a position
+        behind them.
+
+        An empty fetch of the table's own consumer does not prove that: with many partitions, a
+        response may be full before it comes to this one, or a quota delays it. So each partition is
+        fetched alone.
+        """
+        gaps: dict[TopicPartition, int] = {}
+        plain = {"key_deserializer": None, "value_deserializer": None, "interceptors": ()}
+        probe = aiokafka.AIOKafkaConsumer(**{**self._options, **plain})
+        try:
+            async with timeout_at(self._loop.time() + _LOOK_AGAIN), probe:
+                for tp, position in positions.items():
+                    probe.assign([tp])
+                    probe.seek(tp, position)
+                    end = await self._fetch_end(probe, tp)
+                    if end is not None and end >= ends[tp] and await probe.position(tp) == position:
+                        gaps[tp] = position
+        except (KafkaError, asyncio.TimeoutError):
+            pass  # the next round tries the other partitions
+        return gaps
+
+    async def _fetch_end(
+        self, probe: aiokafka.AIOKafkaConsumer[Any, Any], tp: TopicPartition
+    ) -> int | None:
+        """Return the end that the first fetch finds; None if there are records before it."""
+        end = None
+        while end is None:
+            self._check_running()
+            # Records of the fetch that has found the end are buffered before `getmany()` is called.
+            end = probe.known_end_offsets()[tp]
+            if await probe.getmany(timeout_ms=_IDLE_MS):
+                return None
+        return end
 
     async def _progress(self, deadline: float) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()

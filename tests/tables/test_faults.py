@@ -158,6 +158,42 @@ async def test_a_truncated_log(cluster: FakeCluster) -> None:
         assert table == replay(cluster)
 
 
+def lose_values(cluster: FakeCluster) -> None:
+    """Lose the end of a compacted log. The values before it were removed, so no record is left
+    before the new end."""
+    log = cluster.log("t", 0)
+    log.compact()
+    log.truncate(log.end_offset - 2)
+    cluster.move_leader(T0, 0)
+    assert log.records() == []
+    assert log.end_offset == 2
+
+
+async def test_a_log_that_ends_without_records(cluster: FakeCluster) -> None:
+    for number in range(4):
+        write(cluster, b"k", b"%d" % number)
+    lose_values(cluster)
+    write(cluster, b"q", b"1", 1)
+    async with timeout(60), make_table(cluster) as table:
+        assert table == {b"q": b"1"}
+        await table.read_to_end()
+        write(cluster, b"k", b"1")
+        await table.read_to_end()
+        assert table == {b"q": b"1", b"k": b"1"}
+        assert table.health().rereads == 0
+
+
+async def test_a_compacted_log_is_truncated(cluster: FakeCluster) -> None:
+    for number in range(4):
+        write(cluster, b"k", b"%d" % number)
+    async with timeout(60), make_table(cluster) as table:
+        stream = table.changes()
+        lose_values(cluster)
+        assert brief(await read(stream, 1)) == [(b"k", b"3", None)]
+        await table.read_to_end()
+        assert table.health().loading == ()
+
+
 async def test_retention_overtakes_a_table(cluster: FakeCluster) -> None:
     write(cluster, b"k", b"1")
     async with make_table(cluster) as table:
