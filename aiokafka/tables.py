@@ -273,7 +273,13 @@ class _Partition(Generic[TableKey, TableValue]):
     """
 
     __slots__ = (
-        *("absent_since", "generation", "is_loading", "position", "shadow", "shadow_bytes", "tp"),
+        "absent_since",
+        "generation",
+        "is_loading",
+        "position",
+        "shadow",
+        "shadow_bytes",
+        "tp",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -870,20 +876,19 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     async def _load(self, partition: _Partition[TableKey, TableValue]) -> None:
         tp = partition.tp
         while self._partitions.get(tp) is partition:
-            generation = partition.generation
             try:
-                start = (await self._consumer.beginning_offsets([tp]))[tp]
-                if generation != partition.generation:
-                    continue
-                # Nothing is awaited here: an assigned partition without a position is an error.
-                self._consumer.assign(self._consumer.assignment() | {tp})
-                self._consumer.seek(tp, start)
-                self._consumer.resume(tp)
-                partition.start_at(start)
-                while generation == partition.generation:
-                    if await self._reach_ends([partition], _has_reached):
-                        self._end_loading(partition)
+                if partition.position is None:
+                    start = (await self._consumer.beginning_offsets([tp]))[tp]
+                    if self._partitions.get(tp) is not partition:
                         return
+                    # Nothing is awaited here: an assigned partition without a position is an error.
+                    self._consumer.assign(self._consumer.assignment() | {tp})
+                    self._consumer.seek(tp, start)
+                    self._consumer.resume(tp)
+                    partition.start_at(start)
+                if await self._reach_ends([partition], _has_reached):
+                    self._end_loading(partition)
+                    return
             except KafkaTimeoutError as error:
                 self._last_error = f"{type(error).__name__}: {error}"
 
@@ -964,7 +969,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     if end is not None and end >= ends[tp] and await probe.position(tp) == position:
                         gaps[tp] = position
         except (KafkaError, asyncio.TimeoutError):
-            pass  # the next round tries the other partitions
+            pass  # gaps are looked for again in the next round
         return gaps
 
     async def _fetch_end(

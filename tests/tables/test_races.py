@@ -19,6 +19,11 @@ from tests.tables.support import brief, make_table, read, replay, write
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 EARLIEST, LATEST = -2, -1
+IMPATIENT: Any = {
+    "default_api_timeout_ms": 1000,
+    "request_timeout_ms": 900,
+    "metadata_max_age_ms": 200,
+}
 
 
 async def recreate(cluster: FakeCluster, partitions: int) -> None:
@@ -122,15 +127,16 @@ async def test_a_position_is_lost_again_while_the_end_is_looked_up(cluster: Fake
 
 async def test_a_partition_is_removed_while_it_is_read_again() -> None:
     async with timeout(30), FakeCluster(brokers=2) as cluster:
-        await cluster.create_topic("t", 2)
+        await cluster.create_topic("t", 2, replication_factor=2)
+        cluster.move_leader(T1, 1)
         write(cluster, b"q", b"0", 1)
-        options = {"default_api_timeout_ms": 2000, "request_timeout_ms": 1900}
-        async with make_table(cluster, metadata_max_age_ms=200, **options) as table:
+        async with make_table(cluster, **IMPATIENT) as table:
             stream = table.changes()
-            leader = cluster.state.partition("t", 1).leader
-            with cluster.intercept(FetchRequest, Hold(asyncio.Event()), broker=leader) as held:
+            with cluster.intercept(FetchRequest, Hold(asyncio.Event()), broker=1) as held:
                 await held.wait()
-                await recreate(cluster, 2)
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t", 2, replication_factor=2)
+                cluster.move_leader(T1, 1)
                 write(cluster, b"q", b"2", 1)
                 await cluster.wait_for(lambda: table.health().rereads == 2)
                 await cluster.wait_for(lambda: table.health().loading == (1,))
@@ -203,6 +209,20 @@ async def test_calls_wait_for_an_added_partition(cluster: FakeCluster) -> None:
         for call in calls:
             await call
             assert table == {b"k": b"1"}
+
+
+async def test_an_added_partition_is_read_once(cluster: FakeCluster) -> None:
+    async with make_table(cluster, **IMPATIENT) as table:
+        stream = table.changes()
+        refused, _ = refuse(cluster, look_ups(T2, LATEST))
+        cluster.add_partitions("t", 3)
+        for number in range(2):
+            write(cluster, b"k", b"%d" % number, 2)
+        await cluster.wait_for(lambda: "KafkaTimeoutError" in str(table.health().last_error))
+        refused.remove()
+        await table.read_to_end()
+        found = await read(stream, stream.pending)
+        assert brief(found) == [(b"k", None, b"0"), (b"k", b"0", b"1")]
 
 
 async def test_records_after_the_call_are_not_awaited(cluster: FakeCluster) -> None:
