@@ -935,7 +935,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     return False
                 if all(is_done(p, ends[p.tp]) for p in partitions):
                     return True
-                await self._progress.wait(deadline)
+                await self._progress.wait()  # `_follow` notifies after each of its rounds
             stuck = {
                 p.tp: p.position
                 for p, position in zip(partitions, before, strict=True)
