@@ -134,6 +134,7 @@ _SUBMODULES = frozenset(
         "coordinator",
         "errors",
         "metrics",
+        "parallel",
         "partitioner",
         "producer",
         "protocol",

@@ -277,10 +277,12 @@ if TYPE_CHECKING:
         """The offset of the record in the partition."""
 
         timestamp: int
-        """Milliseconds since 1970 (UTC); -1 in a log without timestamps."""
+        """Milliseconds since 1970 (UTC); -1 without a timestamp, and None in the message format of
+        Kafka before 0.10."""
 
         timestamp_type: int
-        """0 if the producer set `timestamp`, 1 if the broker set it to the time of the append."""
+        """0 if the producer set `timestamp`, 1 if the broker set it to the time of the append; None
+        in the message format of Kafka before 0.10."""
 
         key: KT
         """The key, after the deserializer if there is one: without one, bytes or None."""

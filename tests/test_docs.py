@@ -19,14 +19,16 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka import TransactionalSession, errors
+from aiokafka import AIOKafkaShareConsumer, TransactionalSession, errors
 from aiokafka._config import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import MISSING
 from aiokafka._config.producer import ProducerConfig
 from aiokafka.health import ConsumerHealth
+from aiokafka.metrics.prometheus import KafkaCollector
 from aiokafka.oauth._tokens import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics
+from aiokafka.tables import CompactedTable
 from aiokafka.testing.versions import RELEASES
 
 REPOSITORY = Path(__file__).parent.parent
@@ -288,6 +290,30 @@ def test_sentences_about_cpu_agree_with_the_measurements() -> None:
     assert 1.6 < ratio("send-16k", "send-16k", "franz-go") < 2.4
 
 
+def test_the_page_of_errors_names_those_that_are_no_kafka_errors() -> None:
+    others = {
+        name
+        for name in errors.__all__
+        if isinstance(each := getattr(errors, name), type)
+        and issubclass(each, Exception)
+        and not issubclass(each, errors.KafkaError)
+    }
+    text = (DOCS / "errors.rst").read_text()
+    (named,) = re.findall(r"derive from `KafkaError`, except ([^.]*)\.", text)
+    assert set(TICKS.findall(named)) == others
+
+
+def test_the_page_of_messages_has_each_logger() -> None:
+    found = {
+        name
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in ("cli", "testing")
+        for name in re.findall(r'getLogger\("(aiokafka[\w.]*)"\)', path.read_text())
+    }
+    table = (DOCS / "logs.rst").read_text().partition("\nMost lines begin")[0]
+    assert set(re.findall(r"^`(aiokafka[\w.]*)`  ", table, re.MULTILINE)) == found
+
+
 UNITS = {"KiB": 1024, "MiB": 1024**2, "s": 1000}
 
 
@@ -317,6 +343,55 @@ def test_tables_show_the_defaults_of_options(page: str, count: int) -> None:
         number, _, unit = text.partition(" ")
         expected = None if text == "None" else int(number) * UNITS.get(unit, 1)
         assert defaults[keyword] == expected, keyword
+
+
+LONG_UNITS = {"seconds": 1000, "MiB": 1024**2}
+
+
+@pytest.mark.parametrize(
+    ("page", "kind", "count"),
+    [
+        ("observability", KafkaCollector, 1),
+        ("parallel", ParallelConsumer, 4),
+        ("patterns", CompactedTable, 1),
+        ("queues", AIOKafkaShareConsumer, 1),
+        ("transactions", TransactionalSession, 3),
+    ],
+)
+def test_sentences_show_the_defaults_of_arguments(page: str, kind: type, count: int) -> None:
+    """The default is in parentheses: ``(16)``, ``(5 seconds)``, ``(256 MiB by default)``."""
+    signature = inspect.signature(kind)
+    shown = re.findall(
+        r"`(\w+)`(?:\s+together)?\s+\(([\d,]+)(?:\s+(\w+))?(?:\s+by\s+default[^)]*)?\)",
+        (DOCS / f"{page}.rst").read_text(),
+    )
+    found = [
+        (name, int(number.replace(",", "")) * LONG_UNITS.get(unit, 1))
+        for name, number, unit in shown
+        if name in signature.parameters
+    ]
+    assert len(found) >= count
+    assert not [
+        (name, number) for name, number in found if signature.parameters[name].default != number
+    ]
+
+
+def test_sentences_about_tokens_show_the_defaults_of_options() -> None:
+    page = " ".join((DOCS / "oauth.rst").read_text().split())
+    value = {option.keyword: option.default for option in OAuthConfig.describe()}
+    first = value["refresh_window_factor"]
+    last = first + value["refresh_window_jitter"]
+    assert f"when {first * 100:g} to {last * 100:g} percent of its lifetime" in page
+    pauses = (value["retry_backoff_ms"] / 1000, value["retry_backoff_max_ms"] / 1000)
+    assert "from {:g} to {:g} seconds".format(*pauses) in page
+    assert value["refresh_buffer_seconds"] == 300  # "five minutes before it expires"
+    assert value["refresh_min_period_seconds"] == 60  # "less than six minutes", both together
+
+
+def test_the_table_of_the_fake_cluster_has_each_release() -> None:
+    page = (DOCS / "testing.rst").read_text()
+    (row,) = re.findall(r"^`as_version` .*\n(?: .*\n)*", page, re.MULTILINE)
+    assert tuple(re.findall(r'"([\d.]+)"', row)) == RELEASES
 
 
 def test_the_table_of_extras_has_each_extra_once() -> None:

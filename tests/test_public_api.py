@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,6 +120,19 @@ def test_constructor_keywords(cls: type[Any], expected: dict[str, Any]) -> None:
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY, name
         if default is not ANY:
             assert parameters[name].default == default, name
+
+
+def test_the_migration_page_names_each_new_option() -> None:
+    former = PRODUCER.keys() | CONSUMER.keys()
+    options = {
+        name
+        for cls in (AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient)
+        for name, each in inspect.signature(cls).parameters.items()
+        if each.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    page = (Path(__file__).parent.parent / "docs" / "migration.rst").read_text()
+    section = page.partition("\nNew arguments\n")[2].partition("\nNew calls\n")[0]
+    assert options - former <= set(re.findall(r"`([a-z_]+)`", section))
 
 
 @pytest.mark.parametrize(

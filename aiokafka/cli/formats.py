@@ -324,7 +324,7 @@ def pretty_json(records: Sequence[Record]) -> bytes:
 
 def _pretty(r: Record) -> dict[str, Any]:
     found: dict[str, Any] = {"topic": r.topic, "partition": r.partition, "offset": r.offset}
-    found["time"] = iso_time(r.timestamp)
+    found["time"] = iso_time(time_of(r))
     for name, data in (("key", r.key), ("value", r.value)):
         try:
             found[name] = _decoded(data)
@@ -343,6 +343,13 @@ def _decoded(data: bytes | None) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def time_of(r: Record) -> int:
+    """Return the timestamp of a record, in milliseconds since 1970; -1 without a timestamp. Records
+    that brokers before Kafka 0.10 return have None."""
+    found: Any = r.timestamp
+    return -1 if found is None else int(found)
 
 
 def iso_time(ms: int) -> str | None:
@@ -365,7 +372,7 @@ def _line(r: Record, topic: str) -> str:
         pairs = [[name, _header(data)] for name, data in r.headers]
         headers = f', "headers": {json.dumps(pairs, ensure_ascii=False)}'
     key, value = _field("key", r.key), _field("value", r.value)
-    return f'{start}, "timestamp": {r.timestamp}, {key}, {value}{headers}}}\n'
+    return f'{start}, "timestamp": {time_of(r)}, {key}, {value}{headers}}}\n'
 
 
 def _field(name: str, data: bytes | None) -> str:
@@ -407,8 +414,8 @@ def custom(text: str, null: bytes) -> Format:
         "t": lambda records: repeat(records[0].topic.encode()),
         "p": lambda records: repeat(b"%d" % records[0].partition),
         "o": lambda records: [b"%d" % r.offset for r in records],
-        "T": lambda records: [b"%d" % r.timestamp for r in records],
-        "I": lambda records: [(iso_time(r.timestamp) or "-").encode() for r in records],
+        "T": lambda records: [b"%d" % time_of(r) for r in records],
+        "I": lambda records: [(iso_time(time_of(r)) or "-").encode() for r in records],
         "h": lambda records: [_pairs(r) for r in records],
     }
     columns: list[Column] = []

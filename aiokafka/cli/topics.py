@@ -18,6 +18,7 @@ from aiokafka.cli.arguments import (
     partition_of,
     place,
 )
+from aiokafka.cli.formats import time_of
 from aiokafka.cli.output import by_partition
 from aiokafka.cli.running import YES, agree
 from aiokafka.cli.session import Session, Verbs, command
@@ -728,7 +729,7 @@ async def _copy_all(
                 record.value,
                 record.key,
                 record.partition if keep_partitions else None,
-                record.timestamp if record.timestamp >= 0 else None,
+                when if (when := time_of(record)) >= 0 else None,
                 list(record.headers),
             )
             for tp, records in batches.items()

@@ -583,25 +583,12 @@ def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | No
     assigned = {tp.topic for tp in consumer.assignment()}
     if retry is None or not assigned:
         return
-    _check_dead_letters(sorted(assigned), retry)
-    origins = sorted(name for name in assigned if not retry.is_retry_topic(name))
-    missing = [each for name in origins for each in retry.topics_for(name) if each not in assigned]
+    missing = [name for name in retry.with_retry_topics(sorted(assigned)) if name not in assigned]
     if missing:
         raise ValueError(
             f"retry: nothing of {', '.join(map(repr, missing))} is among the partitions given to "
             "assign(), so records that fail would never be tried again"
         )
-
-
-def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
-    """Raise ValueError if `names` has a topic and also its dead-letter topic."""
-    for name in names:
-        dead = retry.dead_letter_topic_for(retry.origin_of(name)[0])
-        if dead in names:
-            raise ValueError(
-                f"topic {dead!r} is where dead letters of {name!r} go: it cannot be read here as "
-                "well"
-            )
 
 
 def _as_list(topics: Collection[str] | None) -> Collection[str] | None:
@@ -635,10 +622,7 @@ def _topics_to_subscribe(
         return names, None
     if topics is None and not consumer.assignment():
         names = sorted(consumer.subscription())
-    _check_dead_letters(names, retry)
-    origins = [name for name in names if not retry.is_retry_topic(name)]
-    names += [each for name in origins for each in retry.topics_for(name) if each not in names]
-    return names, None
+    return retry.with_retry_topics(names), None
 
 
 def _lane_of(order: str, key: Callable[[ConsumerRecord[Any, Any]], Hashable] | None) -> LaneOf:

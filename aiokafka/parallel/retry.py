@@ -325,14 +325,15 @@ _OMITTED = "omitted"
 
 
 class RetryTopics(Generic[KeySent, ValueSent]):
-    """Sends failed records to retry topics and dead-letter topics.
+    """Sends failed records to retry topics and dead-letter topics: `ParallelConsumer(retry=...)`,
+    and `AIOKafkaShareConsumer.process(retry=...)` for share groups.
 
     The first failure of a record sends it to the first retry topic, where it waits for the first of
     `delays_ms` before it is processed again; the next failure sends it to the second topic, and so
     on. After the last retry, or at once for an exception that is not retried, it is sent to the
     dead-letter topic. The failed record is finished when the broker has acknowledged its copy. If
-    the application crashes after that, but before the offset is committed, the record is processed
-    again: retries are at-least-once.
+    the application crashes after that, but before the offset is committed or the record is
+    accepted, the record is processed again: retries are at-least-once.
 
     - `producer`: a started producer, which the application stops. It must not have `acks=0`. The
       producer sends key and value as the handler got them: a consumer with deserializers needs a
@@ -341,10 +342,12 @@ class RetryTopics(Generic[KeySent, ValueSent]):
     - `retry_topic`: name of the retry topics, with the fields `{topic}` and `{n}`, which starts at
       1.
     - `dead_letter_topic`: name of the dead-letter topic, which may have the field `{topic}`. None:
-      an exception after the last retry, or one that is not retried, ends the processing.
+      an exception after the last retry, or one that is not retried, ends the processing of a
+      ParallelConsumer; a share consumer releases the record, or rejects it after a RejectRecord.
     - `retry_on`: exceptions to retry; after other exceptions, the record is sent to the dead-letter
       topic at once.
     - `never_retry`: exceptions that are not retried, although `retry_on` includes them.
+      RejectRecord is never retried.
     - `max_message_bytes`: maximum bytes of the exception's text in the headers.
 
     If the broker rejects a copy, or the copy is too large, smaller copies are sent, in this order:
@@ -399,6 +402,23 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         name = self._dead_letter_topic
         return None if name is None else name.format(topic=topic)
 
+    def with_retry_topics(self, topics: Iterable[str]) -> list[str]:
+        """Return `topics` and the retry topics of each of them, without duplicates.
+
+        Raises ValueError if `topics` has a topic and also its dead-letter topic.
+        """
+        names = list(dict.fromkeys(topics))
+        for name in names:
+            dead = self.dead_letter_topic_for(self.origin_of(name)[0])
+            if dead in names:
+                raise ValueError(
+                    f"topic {dead!r} is where dead letters of {name!r} go: it cannot be read here "
+                    "as well"
+                )
+        origins = [name for name in names if not self.is_retry_topic(name)]
+        retries = [each for name in origins for each in self.topics_for(name)]
+        return list(dict.fromkeys(names + retries))
+
     def origin_of(self, topic: str) -> tuple[str, int]:
         """Return (original topic, number of the retry topic); (`topic`, 0) for any other topic."""
         stage = self._stages.get(topic)
@@ -442,7 +462,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         is_retried = (
             n < len(self._delays_ms)
             and isinstance(error, self._retry_on)
-            and not isinstance(error, self._never_retry)
+            and not isinstance(error, (*self._never_retry, aiokafka.RejectRecord))
         )
         dead = self.dead_letter_topic_for(origin)
         target = self._name(origin, n + 1) if is_retried else dead
@@ -461,6 +481,22 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         else:
             counts.retried += 1
         return True
+
+    async def send_back(self, record: ConsumerRecord[Any, Any]) -> None:
+        """Send a record of a retry topic, which is not due yet, to the end of its topic, and wait
+        for the acknowledgement. The copy is due at the same time, and has the same headers.
+
+        In a share group, each delivery of a waiting record counts: after the delivery limit the
+        broker would archive the record, although it was never due. The deliveries of a copy are
+        counted anew.
+
+        Raises the errors of `AIOKafkaProducer.send_and_wait`. After a cancellation, the copy may
+        have been sent.
+        """
+        written = await self._send_alone(
+            record, record.topic, list(record.headers), record.partition, record.timestamp
+        )
+        _check_written(written)
 
     async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> _Copy:
         """Send the copies one by one until the broker accepts one, and return that copy.
@@ -497,13 +533,12 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         info = copy.info
         headers = [*copy.headers, *info.headers()]
         if is_alone or (copy.key is None and copy.value is None):
-            written = await self._send_alone(copy, headers, record.partition)
+            written = await self._send_alone(copy, copy.topic, headers, record.partition)
         else:
             written = await self._producer.send_and_wait(
                 copy.topic, copy.value, copy.key, headers=headers
             )
-        if written is None:
-            raise IllegalStateError("RetryTopics needs a producer that waits: not acks=0")
+        _check_written(written)
         log.log(
             logging.ERROR if info.due < 0 else logging.INFO,
             "%s-%d@%d failed with %s: sent to %s%s",
@@ -511,17 +546,24 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             f" without its {info.omitted}" if info.omitted else "",
         )
 
-    async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
+    async def _send_alone(
+        self,
+        copy: _Copy | ConsumerRecord[Any, Any],
+        topic: str,
+        headers: list[Header],
+        partition: int,
+        timestamp: int | None = None,
+    ) -> object:
         """Send a copy alone in a batch. Unlike `send()`, this works for a record that has neither
         key nor value.
         """
         producer = self._producer
-        numbers = sorted(await producer.partitions_for(copy.topic))
+        numbers = sorted(await producer.partitions_for(topic))
         batch = producer.create_batch()
-        batch.append(timestamp=None, key=copy.key, value=copy.value, headers=headers)
+        batch.append(timestamp=timestamp, key=copy.key, value=copy.value, headers=headers)
         batch.close()
         number = numbers[partition % len(numbers)]
-        return await (await producer.send_batch(batch, copy.topic, partition=number))
+        return await (await producer.send_batch(batch, topic, partition=number))
 
     def _headers_without_info(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
         """Return the record's headers; for a record of a retry topic, without its RetryInfo."""
@@ -579,6 +621,11 @@ class _Copy:
     value: Any
     headers: Sequence[Header]
     info: RetryInfo
+
+
+def _check_written(written: object) -> None:
+    if written is None:
+        raise IllegalStateError("RetryTopics needs a producer that waits: not acks=0")
 
 
 def _full_copy(

@@ -16,6 +16,7 @@ cdef class BatchCompletion:
     cdef readonly object pending
     cdef readonly object meter
     cdef readonly object id_state
+    cdef readonly object marker_pause
     cdef readonly object identity_wanted
     cdef readonly object coordinator_wanted
     cdef readonly object delivered_at

@@ -33,7 +33,12 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.batch import TOO_LARGE, BatchState, ProducerBatch, split_batch
-from aiokafka.producer.transaction_manager import ProducerIdState, Transaction, is_oldest
+from aiokafka.producer.transaction_manager import (
+    MarkerPause,
+    ProducerIdState,
+    Transaction,
+    is_oldest,
+)
 from aiokafka.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -87,6 +92,8 @@ class BatchCompletion:
         self.meter = meter
         self.id_state: ProducerIdState | None = None
         """The producer id and the sequence numbers; None while the producer is not idempotent."""
+        self.marker_pause: MarkerPause | None = None
+        """The pause at the begin of a transaction; None for a producer without transactions."""
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
         self.coordinator_wanted = asyncio.Event()
@@ -104,6 +111,8 @@ class BatchCompletion:
     def set_id_state(self, id_state: ProducerIdState) -> None:
         """Make the producer idempotent. Called before the first batch is sent."""
         self.id_state = id_state
+        if id_state.transaction is not None:
+            self.marker_pause = id_state.transaction.marker_pause
 
     @property
     def transaction(self) -> Transaction | None:
@@ -135,6 +144,8 @@ class BatchCompletion:
             for queue, batch in sent.batches:
                 self._succeed(queue, batch, None, now)
             return
+        if self.marker_pause is not None:
+            self.marker_pause.on_response(sent.sent_at, now)
         results = _results_of(sent.request, response)
         for queue, batch in sent.batches:
             result = results.get(queue.partition)

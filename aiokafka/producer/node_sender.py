@@ -591,11 +591,16 @@ class NodeSender:
            another `_on_turn` in each iteration.
         10. Compressing the batches of a request takes several iterations of the event loop.
             `_compress` schedules each iteration.
+        11. The batches of a transaction wait for the end of its `MarkerPause`. The timer is armed.
 
         So a queue with a waiting batch is in one of the three collections, and each collection has
         a pending event: a response, the timer, `_on_turn`, or `_wake`.
         """
         start = now = self._loop.time()
+        pause = self._completion.marker_pause
+        if pause is not None and now < pause.until:
+            self._timer.arm(pause.until)
+            return
         limit = self._max_in_flight
         is_ready = True
         while (

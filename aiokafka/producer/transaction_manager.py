@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNANSWERED",
+    "MarkerPause",
     "PartitionSequence",
     "ProducerIdState",
     "Transaction",
@@ -442,6 +443,100 @@ class UnansweredRequests:
         self.partitions.clear()
 
 
+# -- The markers of the last transaction
+
+
+_LEADER_BACKOFF = 0.02
+"""Seconds after which a leader asks the coordinator again to add a partition: the default of
+`add.partitions.to.txn.retry.backoff.ms`."""
+
+_PAUSE_STEP = 0.001
+"""Seconds by which a pause grows. Timers of an event loop are not more exact."""
+
+_LONGEST_MARKER_PAUSE = 0.01
+"""Longest pause in seconds. It has to be much shorter than `_LEADER_BACKOFF`."""
+
+_LARGEST_LOSS = 0.06
+"""Seconds that slow responses have cost, less the seconds that a longer pause would have cost,
+after which the pause grows. Responses that are slow for another reason are too rare for that."""
+
+_TRANSACTIONS_BEFORE_HALVING = 200
+"""Transactions after which a pause that has not grown is halved. If that is too short, it costs
+`_LARGEST_LOSS` once in so many transactions."""
+
+_NO_PAUSE_TIME = 60.0
+"""Seconds without pauses after the longest pause has not helped."""
+
+
+class MarkerPause:
+    """Delays the first requests of a transaction until the markers of the last transaction are
+    likely to be written (version 2, KIP-890).
+
+    Why an earlier request takes longer:
+
+    1. The coordinator responds to EndTxn, and writes the markers afterwards. That takes half a
+       millisecond on an idle broker, and several milliseconds if markers are replicated.
+    2. The first Produce request of the next transaction arrives at the leader before the markers
+       are written. The coordinator refuses to add the partition (CONCURRENT_TRANSACTIONS).
+    3. The leader does not respond with this error. It asks the coordinator again after 20 ms
+       (`_LEADER_BACKOFF`), and then writes the records.
+
+    No response shows how long the markers take, so the pause is adapted to the response times. It
+    grows by a millisecond if more than one in twenty responses is slow, because 20 pauses are then
+    shorter than one slow response. Otherwise it is halved after some time. If the longest pause
+    does not prevent slow responses, they have another reason, and no transaction pauses for a
+    minute.
+
+    The pause counts from the response to EndTxn. An application that takes longer than that before
+    it sends records does not wait.
+    """
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        """The loop time before which no records of the transaction are sent."""
+        self._length = 0.0
+        self._is_first = False
+        self._count = 0
+        """The transactions since the last change of the length."""
+        self._loss = 0.0
+        self._none_until = 0.0
+
+    def begin(self, now: float) -> None:
+        """Begin the pause: the response to EndTxn has arrived at `now` (loop time)."""
+        self._is_first = True
+        self.until = now + self._length
+
+    def on_response(self, sent_at: float, now: float) -> None:
+        """Adapt the length to the response of a Produce request (loop times), if that is the first
+        one after the pause."""
+        if not self._is_first:
+            return
+        self._is_first = False
+        if sent_at > self.until + _LONGEST_MARKER_PAUSE:
+            return
+        self._count += 1
+        if now >= sent_at + _LEADER_BACKOFF:
+            self._loss += _LEADER_BACKOFF
+        else:
+            self._loss = max(0.0, self._loss - _PAUSE_STEP)
+        if self._loss > _LARGEST_LOSS and now >= self._none_until:
+            self._lengthen(now)
+        elif self._count >= _TRANSACTIONS_BEFORE_HALVING:
+            self._set(self._length / 2 if self._length > _PAUSE_STEP else 0.0)
+
+    def _lengthen(self, now: float) -> None:
+        if self._length < _LONGEST_MARKER_PAUSE:
+            self._set(self._length + _PAUSE_STEP)
+        else:
+            self._set(0.0)
+            self._none_until = now + _NO_PAUSE_TIME
+
+    def _set(self, length: float) -> None:
+        self._length = length
+        self._loss = 0.0
+        self._count = 0
+
+
 # -- The transaction
 
 
@@ -540,6 +635,8 @@ class Transaction:
         """Groups that the coordinator has added to the transaction."""
         self.unanswered = UnansweredRequests()
         """Requests without a response, which may be processed after the transaction."""
+        self.marker_pause = MarkerPause()
+        """The pause of transactions of version 2 until the markers of the last one are written."""
         self._on_closed = on_closed
 
     def begin(self, is_version_2: bool) -> None:
@@ -627,9 +724,12 @@ class Transaction:
         """Record that the coordinator has refused the commit: an abort is possible again."""
         self.is_ending = False
 
-    def note_end(self) -> None:
-        """Record that the coordinator has ended the transaction, so EndTxn is not sent again."""
+    def note_end(self, now: float) -> None:
+        """Record that the coordinator has ended the transaction at `now` (loop time), so EndTxn is
+        not sent again."""
         self.is_ended = True
+        if self.is_version_2:
+            self.marker_pause.begin(now)
 
     def note_commit(self) -> None:
         """Enter COMMITTED: the commit has succeeded, but the next transaction cannot begin yet."""

@@ -655,7 +655,7 @@ class ProducerTransactions:
         """Record that EndTxn, sent with the identity `before`, has succeeded. `identity`: for the
         next transaction; None if a new epoch has to be requested."""
         transaction = self.transaction
-        transaction.note_end()
+        transaction.note_end(self._loop.time())
         if identity is None:
             transaction.require_new_epoch()
         elif identity != before:
@@ -735,6 +735,7 @@ class ProducerTransactions:
             if not transaction.is_version_2 and group_id not in transaction.groups:
                 identity = self._fencing.identity
                 await self._requests.add_group(identity, group_id, deadline, pending)
+            await self._pause()
             # Also for version 2: `_abort_unknown` checks whether the transaction has groups.
             transaction.add_group(group_id)
             while by_member:
@@ -745,6 +746,12 @@ class ProducerTransactions:
             # `explain` may change the epoch, so the task must not be cancelled now.
             pending.must_finish = True
             raise await self._fencing.explain(error, deadline) from error
+
+    async def _pause(self) -> None:
+        """Wait for the end of the `MarkerPause`."""
+        left = self.transaction.marker_pause.until - self._loop.time()
+        if left > 0:
+            await asyncio.sleep(left)
 
     async def _commit_offsets(
         self,

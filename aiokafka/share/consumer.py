@@ -11,6 +11,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+import aiokafka
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.options import (
@@ -72,6 +73,7 @@ from aiokafka.share.processing import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    import aiokafka.parallel
     from aiokafka._interception import ConsumerInterception
     from aiokafka.health import ShareConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
@@ -338,12 +340,13 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self._explicit = self._acknowledgements if config.is_explicit else None
         """The acknowledgements, while the application may acknowledge records."""
         self._topics = given_topics
+        self._left_topics: frozenset[str] = frozenset()
         self._is_started = False
         self._is_finished = False
         self._stopping = asyncio.Lock()
         self._yielded_at = 0.0
         self._delivered: dict[asyncio.Task[Any], list[Run]] = {}
-        self._processing: dict[ShareProcessor, asyncio.Event] = {}
+        self._processing: dict[ShareProcessor, None] = {}
         self._closed = False
         self._report(AIOKafkaShareConsumer.metrics, client.telemetry, self._labels())
 
@@ -443,10 +446,11 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         and close the connections.
 
         Calls of `process()` start no more handlers, and most of `timeout` is left to the running
-        ones; then they are cancelled, and their records are released. Takes `timeout` seconds at
-        most (None: ten), and one second to close. Waiting readers get ConsumerStoppedError at once.
-        Concurrent calls return together; a second call does nothing, or continues the work of a
-        cancelled call.
+        ones; then they are cancelled, and their records are released. If a handler calls `stop()`,
+        its own record is released, too, because the handler has not returned. Takes `timeout`
+        seconds at most (None: ten), and one second to close. Waiting readers get
+        ConsumerStoppedError at once. Concurrent calls return together; a second call does nothing,
+        or continues the work of a cancelled call.
 
         With implicit acknowledgement, the last returned records are accepted if the task that read
         them has ended without an exception, or calls `stop()` and is not handling an exception.
@@ -461,8 +465,11 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             self._monitor.override_state(ConsumerState.CLOSED)
             self._buffer.arrived.notify()
             self._membership.changed.notify()
-        async with self._stopping:
-            await self._finish(deadline)
+        with contextlib.ExitStack() as stack:
+            for processor in self._processing:
+                stack.enter_context(processor.stopping())
+            async with self._stopping:
+                await self._finish(deadline)
 
     async def _finish(self, deadline: float) -> None:
         if self._is_finished:
@@ -492,9 +499,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         for wait_until in (deadline, deadline + _CLOSE_TIMEOUT):
             try:
                 async with timeout_at(wait_until):
-                    for processor, ended in list(self._processing.items()):
-                        if not processor.is_calling_us():
-                            await ended.wait()
+                    for processor in list(self._processing):
+                        await processor.drain()
             except asyncio.TimeoutError:
                 for processor in self._processing:
                     processor.cancel()
@@ -536,8 +542,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     # -- subscription ------------------------------------------------------------------------------
 
     def subscribe(self, topics: list[str] | tuple[str, ...] | Set[str]) -> None:
-        """Consume these topics from now on, in place of the topics before. Acquired records of
-        other topics can still be acknowledged.
+        """Consume these topics from now on, in place of the topics before. Records of other topics
+        that were returned before can still be acknowledged; further ones are released.
 
         Raises TypeError if `topics` is not a list, tuple or set of names, ValueError if it is
         empty, or for a name that no topic can have.
@@ -559,6 +565,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     def _change_topics(self, topics: frozenset[str]) -> None:
         if self._closed:
             raise ConsumerStoppedError(_STOPPED)
+        self._left_topics = (self._left_topics | self._topics) - topics
         self._topics = topics
         if self._is_started:
             self._client.set_topics(topics)
@@ -648,6 +655,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         while True:
             self._check()
             found = taken = self._buffer.take(limit)
+            if self._left_topics:
+                taken = self._release_left(taken)
             if not as_bytes or self._interception is not None:
                 taken = await self._deserializers.convert(taken, self._buffer)
                 self._check()
@@ -659,7 +668,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             if taken:
                 return taken
             if found:
-                # All records were rejected, or dropped by interceptors. There may be many of them.
+                # All records were rejected, dropped by interceptors, or are of topics that are not
+                # subscribed. There may be many of them.
                 await self._let_others_run()
                 continue
             if deadline is not None and deadline <= self._loop.time():
@@ -668,10 +678,22 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             await self._buffer.wait(demand, deadline)
             self._yielded_at = self._loop.time()
 
-    async def _acquire(self, demand: int) -> list[ShareRecord[Any, Any]]:
-        """Return all acquired records, for `process()`; wait for the first without limit."""
+    def _release_left(self, taken: list[Run]) -> list[Run]:
+        """Release the records of topics that are no longer subscribed, and return the others."""
+        for run in taken:
+            if run[0].topic in self._left_topics:
+                run[0]._acquisition.deliver(len(run))
+                for record in run:
+                    self._acknowledgements.finish(record, AcknowledgeType.RELEASE)
+        return [run for run in taken if run[0].topic not in self._left_topics]
+
+    async def _acquire(self, demand: int, deadline: float | None) -> list[ShareRecord[Any, Any]]:
+        """Return all acquired records, for `process()`. If there are none, wait until there may be
+        some, at most until `deadline` (loop time; None = no limit), and return []."""
         demand = min(demand, self._given.max_poll_records)
-        taken = await self._read(2**31, None, demand, as_bytes=True)
+        taken = await self._read(2**31, 0.0, demand, as_bytes=True)
+        if not taken:
+            await self._buffer.wait(demand, deadline)
         self._note_delivered(taken)
         return [record for run in taken for record in run]
 
@@ -886,7 +908,13 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self._refuse_foreign(record)
         return Processing(self, record)
 
-    async def process(self, handler: Handler, *, concurrency: int = 50) -> None:
+    async def process(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 50,
+        retry: aiokafka.parallel.RetryTopics[KT, VT] | None = None,
+    ) -> None:
         """Call `handler(record)` for each record, with up to `concurrency` calls at the same time,
         until the consumer is stopped.
 
@@ -894,6 +922,19 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         RejectRecord, and released after any other exception, which is logged. Acquisition locks are
         renewed until the handler ends (KIP-1222, Kafka 4.2). `handler` is a plain or `async`
         function.
+
+        With `retry`, a record whose handler fails is sent to its retry topic, and after the last
+        retry, or a RejectRecord, to its dead-letter topic. The record is accepted after the broker
+        has acknowledged the copy, so it is not lost; if it cannot be accepted, it is processed
+        again, and there may be two copies. If the copy cannot be sent, all records in process are
+        released, and the call raises the error. The retry topics are added to the subscription; the
+        group needs share.auto.offset.reset=earliest to read all of their records.
+
+        A record of a retry topic waits here until it is due, beside the running handlers, and its
+        lock is renewed: a record that is released would be delivered again at once, up to the
+        delivery limit. While records of a partition wait, the consumer does not fetch this
+        partition. A record that is delivered again before it is due is sent to the end of its topic
+        (`RetryTopics.send_back`), so that waiting does not use up its deliveries.
 
         Records are acquired when fewer than `concurrency` handlers run and no record waits: about
         `concurrency` records (`max_poll_records` at most) and `fetch_max_bytes` from each broker.
@@ -906,16 +947,19 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
         Raises TypeError or ValueError for a wrong argument, and the other errors of `getone()`.
         """
-        processor = ShareProcessor(self, handler, concurrency)
+        processor = ShareProcessor(self, handler, concurrency, retry)
         self._check_can_read()
         if not self._topics:
             raise IllegalStateError("nothing to read: call subscribe() first")
-        ended = self._processing[processor] = asyncio.Event()
+        if retry is not None:
+            topics = topic_names(retry.with_retry_topics(sorted(self._topics)))
+            if topics != self._topics:
+                self._change_topics(topics)
+        self._processing[processor] = None
         try:
             await processor.run()
         finally:
             del self._processing[processor]
-            ended.set()
 
     # -- health and metrics ------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class ShareFetcher:
         self.leaderless: list[TopicPartition] = []
         """The assigned partitions without a known leader."""
         self._assigned: frozenset[TopicIdPartition] = frozenset()
+        self._topics: frozenset[str] = frozenset()
         self._nodes: dict[int, NodeShareSession] = {}
         self._running: dict[NodeShareSession, asyncio.Task[None]] = {}
         self._names = TopicNames(client)
@@ -79,6 +80,12 @@ class ShareFetcher:
     def assign(self, assigned: Iterable[TopicIdPartition]) -> None:
         """Fetch these partitions from now on."""
         self._assigned = frozenset(assigned)
+        self._note_change()
+
+    def set_topics(self, topics: frozenset[str]) -> None:
+        """Fetch only partitions of these topics from now on: the group's coordinator has not yet
+        revoked those of other topics."""
+        self._topics = topics
         self._note_change()
 
     def wake(self) -> None:
@@ -156,7 +163,7 @@ class ShareFetcher:
         by_node: dict[int, dict[TopicIdPartition, TopicPartition]] = {}
         for tip in sorted(assigned):
             name = self._names.get(tip.topic_id)
-            if name is None:
+            if name not in self._topics:
                 continue
             tp = self.partitions[tip] = TopicPartition(name, tip.partition)
             leader = self.client.cluster.leader_for_partition(tp)

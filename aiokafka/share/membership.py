@@ -148,6 +148,8 @@ class ShareMembership:
     def subscribe(self, topics: Collection[str]) -> None:
         """Consume exactly these topics; join the group if necessary. With no topics, leave it."""
         self._topics = frozenset(topics)
+        if self._fetcher is not None:
+            self._fetcher.set_topics(self._topics)
         if not self._topics:
             if (
                 self.state in (ShareMemberState.JOINING, ShareMemberState.STABLE)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
+import heapq
 import inspect
+import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -26,6 +29,7 @@ from aiokafka.share.acquired import AcknowledgeType, ShareRecord
 from aiokafka.share.buffer import RejectRecord
 
 if TYPE_CHECKING:
+    from aiokafka.parallel import RetryTopics
     from aiokafka.share.consumer import AIOKafkaShareConsumer
     from aiokafka.share.fetcher import ShareFetcher
 
@@ -157,17 +161,28 @@ class ShareProcessor:
     the handler: otherwise the locks of a large batch would expire, and after a few deliveries the
     broker would archive records that no handler has seen.
 
-    Owns: the waiting records, and the tasks of the handlers.
+    Owns: the waiting records; the delayed records, which are not due yet; and the tasks of the
+    handlers.
 
     1. While fewer than `concurrency` handlers run and no record waits, acquire records.
-    2. Start handlers for waiting records. Drop records whose lock is lost, because they are
-       delivered again.
-    3. When the consumer stops: release the waiting records, and wait for the handlers. `stop()`
-       calls `cancel()` at its deadline: the records of cancelled handlers are released.
+    2. Delay the records of retry topics that are not due. Their partitions are not fetched until
+       all of their delayed records are due: so at most the records of one response are delayed for
+       each partition.
+    3. Start handlers for waiting records, and for delayed records that are due. Drop records whose
+       lock is lost, because they are delivered again.
+    4. If a handler fails, send the record to its retry or dead-letter topic, and then accept it. If
+       the send fails, the processing ends with its error, which cancels the other handlers.
+    5. When the consumer stops: release the waiting and delayed records, and wait for the handlers,
+       except those that call `stop()` themselves.
+       `stop()` calls `cancel()` at its deadline: the records of cancelled handlers are released.
     """
 
     def __init__(
-        self, consumer: AIOKafkaShareConsumer[Any, Any], handler: Handler, concurrency: int
+        self,
+        consumer: AIOKafkaShareConsumer[Any, Any],
+        handler: Handler,
+        concurrency: int,
+        retry: RetryTopics[Any, Any] | None,
     ) -> None:
         refuse_generators("handler", handler)
         if not callable(handler):
@@ -177,11 +192,18 @@ class ShareProcessor:
         self._consumer = consumer
         self._handler = handler
         self._concurrency = concurrency
+        self._retry = retry
         self._waiting: collections.deque[ShareRecord[Any, Any]] = collections.deque()
+        self._delayed: list[tuple[float, int, ShareRecord[Any, Any]]] = []
+        """A heap: when a record is due (loop time), and a number, because records have no order."""
+        self._numbers = itertools.count()
         self._running: set[asyncio.Task[None]] = set()
+        self._stoppers: set[asyncio.Task[Any]] = set()
+        """Handlers that call `stop()`, which must not wait for its callers."""
         self._ended = Signal()
-        self._tasks = TaskOwner("aiokafka-share-handlers")
+        self._tasks = TaskOwner("aiokafka-share-handlers", self._on_task_failed)
         self._log = SubjectLog(log, consumer._given.subject)
+        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
         """Process records until the consumer stops."""
@@ -191,8 +213,9 @@ class ShareProcessor:
                     await self._ended.wait()
                     self._tasks.check()
                 if not self._waiting:
+                    next_due = self._delayed[0][0] if self._delayed else None
                     try:
-                        self._take(await self._consumer._acquire(self._concurrency))
+                        self._take(await self._consumer._acquire(self._concurrency, next_due))
                     except ConsumerStoppedError:
                         break
                     except (CorruptRecordError, UnsupportedCodecError) as error:
@@ -214,16 +237,50 @@ class ShareProcessor:
         """Cancel the handlers; their records are released."""
         self._tasks.cancel()
 
-    def is_calling_us(self) -> bool:
-        """Return whether the running task is a handler: `stop()` must not wait for its caller."""
-        return asyncio.current_task() in self._running
+    async def drain(self) -> None:
+        """Wait for the end of all handlers, except those that call `stop()`."""
+        while self._running - self._stoppers:
+            await self._ended.wait()
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[None]:
+        """A block in which `stop()` does not wait for the running task, if it is a handler."""
+        caller = asyncio.current_task()
+        if caller is None or caller not in self._running:
+            yield
+            return
+        self._stoppers.add(caller)
+        self._ended.notify()
+        try:
+            yield
+        finally:
+            self._stoppers.discard(caller)
 
     def _take(self, records: list[ShareRecord[Any, Any]]) -> None:
         for record in records:
             self._consumer._renewals.add(record)
-        self._waiting.extend(records)
+            # A record that was delivered before is not delayed, but sent back: see `_handle`.
+            due_in = self._due_in(record) if record.delivery_count == 1 else 0.0
+            if due_in > 0:
+                self._delay(record, self._loop.time() + due_in)
+            else:
+                self._waiting.append(record)
+
+    def _due_in(self, record: ShareRecord[Any, Any]) -> float:
+        return 0.0 if self._retry is None else self._retry.due_in(record)
+
+    def _delay(self, record: ShareRecord[Any, Any], due: float) -> None:
+        # A session that was lost delivers its records again, and then they would be here twice.
+        lasting = [each for each in self._delayed if not self._consumer._drop_if_lost(each[2])]
+        self._delayed = [*lasting, (due, next(self._numbers), record)]
+        heapq.heapify(self._delayed)
+        record._acquisition.session.defer(record._acquisition.tip, due)
 
     def _start_handlers(self) -> None:
+        """Start handlers for the waiting records, and for the delayed records that are due."""
+        self._tasks.check()  # before a record is taken, which nobody would release
+        while self._delayed and self._delayed[0][0] <= self._loop.time():
+            self._waiting.append(heapq.heappop(self._delayed)[2])
         while self._waiting and len(self._running) < self._concurrency:
             record = self._waiting.popleft()
             if self._consumer._drop_if_lost(record):
@@ -237,32 +294,58 @@ class ShareProcessor:
         """Run the handler, and acknowledge the record by its outcome."""
         kind: type[BaseException] | None = asyncio.CancelledError
         try:
-            if await self._consumer._deserializers.convert_one(record):
+            kind = await self._outcome(record)
+        finally:
+            self._consumer._renewals.remove(record)
+            self._consumer._acknowledgements.finish(record, outcome_type(kind))
+
+    async def _outcome(self, record: ShareRecord[Any, Any]) -> type[BaseException] | None:
+        """Return None if the record is to be accepted: its handler has returned, or its copy was
+        acknowledged; else the class of the exception by which it is released or rejected."""
+        failure: Exception | None = None
+        try:
+            try:
+                if not await self._consumer._deserializers.convert_one(record):
+                    return RejectRecord
+            except RecordDeserializationError as error:
+                self._log.warning("a record cannot be read: %s", error)
+                return type(error.cause)
+            if record.delivery_count == 1 or self._due_in(record) <= 0:
                 result = self._handler(record)
                 if inspect.isawaitable(result):
                     await result
                 else:
                     check_result(result)
-                kind = None
-            else:
-                kind = RejectRecord
-        except RejectRecord as error:
-            kind = type(error)
-        except RecordDeserializationError as error:
-            kind = type(error.cause)
-            self._log.warning("a record cannot be read: %s", error)
-        except asyncio.CancelledError:
+                return None
+        except asyncio.CancelledError as error:
             # Unless this task is being cancelled, the handler has awaited a cancelled task or
             # future, which is a failure of the handler.
             if self._tasks.is_ending_us():
                 raise
-            self._warn(record, "it awaited what was cancelled")
+            failure = RuntimeError("it awaited what was cancelled")
+            failure.__cause__ = error
         except Exception as error:
-            kind = type(error)
-            self._warn(record, repr(error))
-        finally:
-            self._consumer._renewals.remove(record)
-            self._consumer._acknowledgements.finish(record, outcome_type(kind))
+            failure = error
+        return await self._on_failure(record, failure)
+
+    async def _on_failure(
+        self, record: ShareRecord[Any, Any], failure: Exception | None
+    ) -> type[BaseException] | None:
+        """Send a record to its retry or dead-letter topic after a `failure` of its handler, or to
+        the end of its retry topic because it is not due. Return as `_outcome()` does."""
+        if failure is None:
+            assert self._retry is not None
+            await self._retry.send_back(record)
+            return None
+        try:
+            if self._retry is not None and await self._retry.send(record, failure):
+                return None
+        except Exception as error:
+            error.__cause__ = error.__cause__ or failure
+            raise
+        if not isinstance(failure, RejectRecord):
+            self._warn(record, failure)
+        return type(failure)
 
     def _on_done(self, record: ShareRecord[Any, Any], task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -279,18 +362,23 @@ class ShareProcessor:
         record._acquisition.deliver(1)
         self._consumer._acknowledgements.finish(record, outcome_type(type(error.cause)))
 
-    def _warn(self, record: ShareRecord[Any, Any], reason: str) -> None:
+    def _on_task_failed(self, _: BaseException) -> None:
+        self._consumer._buffer.arrived.notify()  # `run()` raises the error
+
+    def _warn(self, record: ShareRecord[Any, Any], failure: Exception) -> None:
         self._log.warning(
             "the handler failed for offset %d of topic %s, partition %d, delivery %d: %s",
             record.offset,
             record.topic,
             record.partition,
             record.delivery_count,
-            reason,
+            repr(failure),
         )
 
     def release_waiting(self) -> None:
-        """Release the records that wait for a handler."""
+        """Release the records that wait for a handler, and those that are not due."""
+        self._waiting.extend(record for _, _, record in self._delayed)
+        self._delayed.clear()
         while self._waiting:
             record = self._waiting.popleft()
             self._consumer._renewals.remove(record)

@@ -166,7 +166,7 @@ class ShareSession:
             topic = topics.setdefault(
                 tip.topic_id, AcknowledgeTopic(topic_id=tip.topic_id, partitions=[])
             )
-            is_renewal |= any(each.type == AcknowledgeType.RENEW for each in some)
+            is_renewal |= any(map(_is_renewal, some))
             topic.partitions.append(
                 AcknowledgePartition(
                     partition_index=tip.partition,
@@ -186,7 +186,7 @@ class NodeShareSession:
 
     Owns: the share session, and the connection that it was opened on (a broker closes the session,
     and releases its records, when the connection closes); the queue of acknowledgements; the
-    partitions to fetch, and those in backoff; the acquisitions of the session.
+    partitions to fetch, those in backoff, and deferred ones; the acquisitions of the session.
 
     What the loop of `run()` does, by priority:
 
@@ -217,6 +217,7 @@ class NodeShareSession:
         self._connection: BrokerConnection | None = None
         self._partitions: dict[TopicIdPartition, TopicPartition] = {}
         self._retry_at: dict[TopicIdPartition, float] = {}
+        self._deferred: dict[TopicIdPartition, float] = {}
         self._queue: list[Acknowledgement] = []
         self._queued_at = 0.0
         self._not_before = 0.0
@@ -225,6 +226,7 @@ class NodeShareSession:
         self._backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
         self._signal = Signal()
         self._is_closing = False
+        self._is_last = False  # whether the request in flight closes the session
         self._is_fetching = False
         self._loop = asyncio.get_running_loop()
 
@@ -237,9 +239,14 @@ class NodeShareSession:
             self._retry_at = {tip: at for tip, at in self._retry_at.items() if tip in partitions}
             self._signal.notify()
 
+    def defer(self, tip: TopicIdPartition, until: float) -> None:
+        """Fetch a partition again only at `until` (loop time), or later."""
+        self._deferred[tip] = max(until, self._deferred.get(tip, until))
+        self._signal.notify()
+
     def enqueue(self, acknowledgement: Acknowledgement) -> None:
         """Queue an acknowledgement."""
-        if self._is_closing and acknowledgement.type == AcknowledgeType.RENEW:
+        if self._is_closing and _is_renewal(acknowledgement):
             self._fetcher.acknowledgements.drop([acknowledgement])
             return
         if not self._queue:
@@ -255,8 +262,8 @@ class NodeShareSession:
         """Close the session after the request in flight; then `run()` ends. The last request
         must not have a RENEW."""
         self._is_closing = True
-        renewals = [each for each in self._queue if each.type == AcknowledgeType.RENEW]
-        self._queue = [each for each in self._queue if each.type != AcknowledgeType.RENEW]
+        renewals = [each for each in self._queue if _is_renewal(each)]
+        self._queue = [each for each in self._queue if not _is_renewal(each)]
         self._fetcher.acknowledgements.drop(renewals)
         self._signal.notify()
 
@@ -317,13 +324,16 @@ class NodeShareSession:
             await self._signal.wait(wake_at)
 
     def _next_retry(self, now: float) -> float | None:
-        return min((at for at in self._retry_at.values() if at > now), default=None)
+        times = (*self._retry_at.values(), *self._deferred.values())
+        return min((at for at in times if at > now), default=None)
 
     def _wanted(self, now: float) -> dict[TopicIdPartition, TopicPartition]:
-        if not self._retry_at:
+        if not (self._retry_at or self._deferred):
             return self._partitions
         self._retry_at = {tip: at for tip, at in self._retry_at.items() if at > now}
-        return {tip: tp for tip, tp in self._partitions.items() if tip not in self._retry_at}
+        self._deferred = {tip: at for tip, at in self._deferred.items() if at > now}
+        without = {**self._retry_at, **self._deferred}
+        return {tip: tp for tip, tp in self._partitions.items() if tip not in without}
 
     def _is_acknowledge_due(
         self, now: float, wanted: Mapping[TopicIdPartition, TopicPartition], is_fetch_due: bool
@@ -332,10 +342,7 @@ class NodeShareSession:
             return True
         if not is_fetch_due and now >= self._queued_at + _LINGER:
             return True
-        return any(
-            each.type == AcknowledgeType.RENEW or each.acquisition.tip not in wanted
-            for each in self._queue
-        )
+        return any(_is_renewal(each) or each.acquisition.tip not in wanted for each in self._queue)
 
     def _has_records(self) -> bool:
         now = self._loop.time()
@@ -415,6 +422,7 @@ class NodeShareSession:
                 return  # the session is lost, and with it all acknowledgements
             if not (sent or is_last):
                 return
+            self._is_last = is_last
             request = self.session.acknowledge_request(sent, is_last)
             request.group_id, request.member_id = config.group_id, self._fetcher.member_id
             with self.health.asked("ShareAcknowledge"):
@@ -435,6 +443,7 @@ class NodeShareSession:
 
     async def _close_session(self) -> None:
         """Close the session: the broker releases the records that are not acknowledged."""
+        self._fetcher.buffer.drop(self)  # or a call would return them after that
         if self.session.is_open and self._connection is not None and self._connection.is_open:
             await self._acknowledge(is_last=True)
         self._lose(InvalidRecordState("the share session was closed"))
@@ -465,6 +474,7 @@ class NodeShareSession:
         """Restart the session: all of its records are lost."""
         self.session.restart()
         self._connection = None
+        self._is_last = False
         for acquisition in list(self._acquisitions):
             acquisition.fail(error)
         self._acquisitions.clear()
@@ -596,12 +606,14 @@ class NodeShareSession:
         If the leader has moved, they fail: the new leader has no share session that acquired the
         records. After another retriable error (the broker could not store the group's state) the
         records are still acquired, so the acknowledgements are sent again until the locks expire.
+        If a broker refuses a RENEW, for example because the group's configuration does not permit
+        it, it applies none of the partition's acknowledgements: send the others again without it.
         """
         acknowledgements, tp = self._fetcher.acknowledgements, sent[0].acquisition.tp
         if not error_code:
             expires_at = sent_at + self._fetcher.lock_timeout
             for each in sent:
-                if each.type == AcknowledgeType.RENEW:
+                if _is_renewal(each):
                     each.acquisition.renew(each.first, expires_at)
             acknowledgements.settle(sent, None)
             return
@@ -611,16 +623,32 @@ class NodeShareSession:
         if error.invalid_metadata:
             self._note_leader(tp, data, leaders)
             self._fetcher.client.request_metadata(f"{tp}: an acknowledgement failed")
-        elif is_transient(error) and not self._is_closing:
-            now = self._loop.time()
-            again = [each for each in sent if each.expires_at > now]
-            sent = [each for each in sent if each.expires_at <= now]
-            if again:
-                self._queue = [*again, *self._queue]
-                self._queued_at = now
-                if self._not_before <= now:  # once a response, however many partitions fail
-                    self._pause()
+        elif not self._is_last:
+            sent = self._queue_again(sent, error)
         acknowledgements.settle(sent, failure)
+
+    def _queue_again(
+        self, sent: list[Acknowledgement], error: type[BrokerResponseError]
+    ) -> list[Acknowledgement]:
+        """Queue the acknowledgements of one partition that may succeed after `error`, and return
+        the others."""
+        is_renewal_refused = error is InvalidRecordState and any(map(_is_renewal, sent))
+        if not (is_renewal_refused or is_transient(error)):
+            return sent
+        now = self._loop.time()
+        again: list[Acknowledgement] = []
+        failed: list[Acknowledgement] = []
+        for each in sent:
+            # The last request must not have a RENEW.
+            is_refused = _is_renewal(each) and (is_renewal_refused or self._is_closing)
+            (failed if is_refused or each.expires_at <= now else again).append(each)
+        if again:
+            self._queue = [*again, *self._queue]
+            self._queued_at = now
+            # Once a response, however many partitions fail.
+            if not is_renewal_refused and self._not_before <= now:
+                self._pause()
+        return failed
 
     def _settle_missing(
         self, acknowledged: Mapping[TopicIdPartition, list[Acknowledgement]]
@@ -649,6 +677,10 @@ class NodeShareSession:
                 BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints
             ]
             self._fetcher.client.update_leaders(leaders, endpoints)
+
+
+def _is_renewal(acknowledgement: Acknowledgement) -> bool:
+    return acknowledgement.type == AcknowledgeType.RENEW
 
 
 _SESSION_ERRORS = (InvalidShareSessionEpoch, ShareSessionLimitReached, ShareSessionNotFound)

@@ -25,14 +25,15 @@ def own_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    """Yield a cluster of two brokers that runs beside the test."""
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """Yield a cluster of two brokers that runs beside the test; of an older release of Kafka, if
+    the test names one as the parameter."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fake cluster")
     thread.start()
 
     async def make() -> FakeCluster:
-        cluster = FakeCluster(2, config=RIGHTS)
+        cluster = FakeCluster(2, config=RIGHTS, as_version=getattr(request, "param", "4.4"))
         await cluster.start()
         return cluster
 

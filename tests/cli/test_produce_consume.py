@@ -46,6 +46,23 @@ def printed(cli: Cli, *arguments: str) -> list[str]:
     return cli("consume", *arguments, "--exit-at-end").out.splitlines()
 
 
+@pytest.mark.parametrize("served", ["0.9"], indirect=True)
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (("--json",), '{"topic": "t", "partition": 0, "offset": 0, "timestamp": -1, '),
+        (("--pretty",), '"time": null'),
+        (("--format", "%T %I"), "-1 -"),
+    ],
+)
+def test_records_of_the_oldest_brokers_have_no_time(
+    cli: Cli, form: tuple[str, ...], expected: str, lines: str
+) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines, "-X", "enable_idempotence=false")
+    assert expected in cli("consume", "t", *form, "--exit-at-end").out
+
+
 def test_lines_of_files_come_out_again(cli: Cli, lines: str) -> None:
     cli.served.topic("t")
     cli("produce", "t", lines, lines)

@@ -29,6 +29,7 @@ from aiokafka.errors import (
     KafkaError,
     RecordDeserializationError,
 )
+from aiokafka.parallel import RetryInfo, RetryTopics
 from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
@@ -273,6 +274,68 @@ async def test_records_that_fail_for_good_become_dead_letters(
         assert await other.getmany(timeout_ms=1.5 * LOCK_MS) == {}
 
 
+async def test_failed_records_wait_in_retry_topics_and_become_dead_letters(
+    make_group: MakeGroup,
+) -> None:
+    """Records wait for three times the duration of their locks. Four members, more than a record
+    may be delivered, stop while they have waiting records."""
+    group = await make_group(delivery_count_limit=2)
+    names = [f"{group.topic}-{suffix}" for suffix in ("retry-1", "retry-2", "dead-letter")]
+    for name in names:
+        await create_topic(group.servers, name, 1)
+    await group.fill(20)
+    calls: Counter[tuple[str, int]] = Counter()
+    ended_at: dict[tuple[str, int], float] = {}
+    loop = asyncio.get_running_loop()
+
+    async def handle(record: ShareRecord[Any, Any]) -> None:
+        calls[record.topic, int(record.value)] += 1
+        ended_at[record.topic, int(record.value)] = loop.time()
+        if int(record.value) % 2 or (record.topic == group.topic and int(record.value) % 4):
+            raise LookupError("fails")
+
+    async with (
+        timeout(58),
+        AIOKafkaProducer(bootstrap_servers=group.servers) as producer,
+    ):
+        retry = RetryTopics(producer, [3 * LOCK_MS, 100])
+        for number in range(5):
+            async with group.member() as consumer:
+                processing = asyncio.ensure_future(consumer.process(handle, retry=retry))
+                if number < 4:
+                    while calls.total() < 20 or consumer.health().pending_acknowledgements:
+                        await asyncio.sleep(0.01)
+                    await asyncio.sleep(0.3)  # until it has some of the waiting records
+                else:
+                    while retry.sent[group.topic].dead < 10:
+                        await asyncio.sleep(0.01)
+                await consumer.stop()
+                await processing
+        async with AIOKafkaConsumer(
+            names[-1], bootstrap_servers=group.servers, auto_offset_reset="earliest"
+        ) as reader:
+            dead = [await reader.getone() for _ in range(10)]
+    odd, even = set(range(1, 20, 2)), set(range(2, 20, 4))
+    assert {int(record.value) for record in dead} == odd
+    infos = [RetryInfo.of(record) for record in dead]
+    assert {(info.topic, info.attempts, info.offset % 2) for info in infos if info} == {
+        (group.topic, 3, 1)
+    }
+    assert calls == Counter(
+        [
+            *((group.topic, number) for number in range(20)),
+            *((names[0], number) for number in odd | even),
+            *((names[1], number) for number in odd),
+        ]
+    )
+    for number in odd | even:
+        waited = ended_at[names[0], number] - ended_at[group.topic, number]
+        assert waited >= 3 * LOCK_MS / 1000 - 0.01
+    async with group.member() as other:
+        other.subscribe([group.topic, *names[:2]])
+        assert await other.getmany(timeout_ms=1.5 * LOCK_MS) == {}
+
+
 async def test_stop_releases_what_is_not_acknowledged(make_group: MakeGroup) -> None:
     group = await make_group(record_lock_duration_ms=60_000)
     await group.fill(10)
@@ -327,6 +390,27 @@ async def test_the_lock_is_renewed_as_long_as_a_record_is_processed(
             await asyncio.sleep(2 * LOCK_MS / 1000)
         assert set((await consumer.commit()).values()) == {None}
         assert await other.getmany(timeout_ms=500) == {}
+
+
+async def test_a_refused_renewal_does_not_fail_other_acknowledgements(
+    make_group: MakeGroup,
+) -> None:
+    group = await make_group(renew_acknowledge_enable="false", record_lock_duration_ms=60_000)
+    await group.fill(3)
+    tp = TopicPartition(group.topic, 0)
+    async with group.member(share_acknowledgement_mode="explicit") as consumer:
+        first, second, third = await take(consumer, 3)
+        consumer.acknowledge(first, AcknowledgeType.RENEW)
+        consumer.acknowledge(second)
+        consumer.acknowledge(third, AcknowledgeType.REJECT)
+        assert isinstance((await consumer.commit())[tp], InvalidRecordState)
+        metrics = consumer.metrics()
+        assert metrics.value("records-accepted-total") == 1
+        assert metrics.value("records-rejected-total") == 1
+        consumer.acknowledge(first)
+        assert await consumer.commit() == {tp: None}
+    async with group.member() as consumer:
+        assert await consumer.getmany(timeout_ms=1000) == {}
 
 
 async def test_process_runs_handlers_until_the_consumer_stops(make_group: MakeGroup) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka import AIOKafkaShareConsumer
 from aiokafka.testing import FakeCluster
+from tests.support.clocks import wall_time as wall_time
 from tests.support.loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
 from tests.support.share import Start
 

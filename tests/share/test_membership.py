@@ -226,6 +226,40 @@ async def test_a_changed_subscription_moves_the_assignment(
     await cluster.wait_for(lambda: beats(cluster)[-1].member_epoch == -1)
 
 
+@pytest.mark.parametrize("is_narrowed", [True, False])
+async def test_records_of_topics_that_were_unsubscribed_are_released(
+    cluster: FakeCluster, start: Start, is_narrowed: bool
+) -> None:
+    await cluster.create_topic("u", assignment={0: [0]})
+    consumer = await start(*(("t", "u") if is_narrowed else ("t",)))
+    fill(cluster, 3)
+    first = await consumer.getone()
+    may_answer = asyncio.Event()
+    # The coordinator has not yet revoked the partition of `t`.
+    with cluster.intercept(ShareGroupHeartbeatRequest, Hold(may_answer)):
+        consumer.subscribe(["u"])
+        cluster.log("u").append(b"u")
+        if is_narrowed:
+            record = await consumer.getone()
+        may_answer.set()
+    if not is_narrowed:
+        record = await consumer.getone()
+    assert record.topic == "u"
+    for each in (first, record):
+        consumer.acknowledge(each)
+    assert set((await consumer.commit()).values()) == {None}
+    # They were acquired once, although the member had the partition for a while.
+    other = await start()
+    again = await take(other, 2, seconds=5)
+    assert [(each.offset, each.delivery_count) for each in again] == [(1, 2), (2, 2)]
+    for each in again:
+        other.acknowledge(each)
+    consumer.subscribe(["t"])
+    fill(cluster, 1, first=3)
+    await other.stop()
+    assert offsets(await take(consumer, 1)) == [3]
+
+
 async def test_wrong_arguments_raise_at_once(cluster: FakeCluster, start: Start) -> None:
     servers = cluster.bootstrap_servers
     options: Any

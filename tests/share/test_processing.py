@@ -17,7 +17,7 @@ from aiokafka.errors import InvalidRecordState, RecordDeserializationError, Unsu
 from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.protocol.messages.metadata import ApiVersionsRequest
 from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest, ShareFetchRequest
-from aiokafka.testing import Edit, Fail, FakeCluster, Hold
+from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
 from tests.support.share import T0, Start, fill, is_empty, offsets, take
 
 LOCK = 10.0
@@ -214,6 +214,51 @@ async def test_a_handler_may_stop_the_consumer(cluster: FakeCluster, start: Star
 
     async with timeout(20):
         await consumer.process(handle)
+
+
+async def test_a_handler_that_stops_the_consumer_waits_for_the_others(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Its own record is released, because it has not returned."""
+    fill(cluster, 3)
+    consumer = await start()
+    begun: set[int] = set()
+
+    async def handle(record: ShareRecord[Any, Any]) -> None:
+        begun.add(record.offset)
+        if record.offset == 0:
+            await cluster.wait_for(lambda: len(begun) == 3)
+            await consumer.stop()
+        else:
+            await asyncio.sleep(1)
+
+    async with timeout(20):
+        await consumer.process(handle)
+    other = await start()
+    (again,) = await take(other, 1)
+    assert (again.offset, again.delivery_count) == (0, 2)
+    other.acknowledge(again)
+    assert await is_empty(other)
+
+
+async def test_handlers_that_stop_the_consumer_do_not_wait_for_each_other(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 3)
+    consumer = await start()
+    begun: set[int] = set()
+    stopped: set[int] = set()
+
+    async def handle(record: ShareRecord[Any, Any]) -> None:
+        begun.add(record.offset)
+        await cluster.wait_for(lambda: len(begun) == 3)
+        await asyncio.sleep(record.offset / 10)
+        await consumer.stop(timeout=1000)
+        stopped.add(record.offset)
+
+    async with timeout(20):
+        await consumer.process(handle)
+    assert stopped == {0, 1, 2}
 
 
 async def test_plain_handlers(cluster: FakeCluster, start: Start) -> None:
@@ -457,6 +502,33 @@ async def test_a_failed_renewal_is_logged_once(
     outcomes = await consumer.commit()
     assert caplog.text.count("was not renewed") == 1
     assert outcomes == {T0: None}
+
+
+@pytest.mark.parametrize("is_closing", [False, True])
+async def test_a_refused_renewal_does_not_fail_other_acknowledgements(
+    cluster: FakeCluster, start: Start, is_closing: bool
+) -> None:
+    """Although the broker applies none of the acknowledgements in the request."""
+    cluster.state.other_configs[32, "g"]["share.renew.acknowledge.enable"] = "false"
+    fill(cluster, 3)
+    consumer = await start()
+    first, second, third = await take(consumer, 3)
+    consumer.acknowledge(first, AcknowledgeType.RENEW)
+    consumer.acknowledge(second)
+    consumer.acknowledge(third, AcknowledgeType.REJECT)
+    if is_closing:
+        with cluster.intercept(ShareAcknowledgeRequest, Delay(0.5), times=1):
+            await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) == 1)
+            await consumer.stop()
+    else:
+        assert isinstance((await consumer.commit())[T0], InvalidRecordState)
+        consumer.acknowledge(first, AcknowledgeType.RELEASE)
+        assert await consumer.commit() == {T0: None}
+    other = await start()
+    (again,) = await take(other, 1)
+    assert again.offset == 0
+    other.acknowledge(again)
+    assert await is_empty(other)
 
 
 async def test_metrics_and_health(cluster: FakeCluster, start: Start) -> None:

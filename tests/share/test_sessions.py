@@ -175,6 +175,60 @@ async def test_an_acknowledgement_is_sent_again_only_while_its_lock_lasts(
     assert isinstance(outcome, InvalidRecordState)
 
 
+async def test_stop_sends_acknowledgements_again_that_could_not_be_stored(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The last request has no RENEW, which the broker would refuse with all acknowledgements."""
+
+    def fail(response: Any) -> None:
+        response.responses[0].partitions[0].error_code = GroupCoordinatorNotAvailableError.errno
+
+    async def have_no_effect(request: Any, _: Any) -> Edit:
+        await asyncio.sleep(0.5)
+        request.is_renew_ack = True
+        for batch in request.topics[0].partitions[0].acknowledgement_batches:
+            batch.acknowledge_types = [AcknowledgeType.RENEW]
+        return Edit(fail)
+
+    fill(cluster, 2)
+    consumer = await start()
+    first, second = await take(consumer, 2)
+    consumer.acknowledge(first, AcknowledgeType.RENEW)
+    consumer.acknowledge(second)
+    with cluster.intercept(ShareAcknowledgeRequest, have_no_effect, times=1):
+        await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) == 1)
+        await consumer.stop()
+    last = cluster.requests(ShareAcknowledgeRequest)[-1].request
+    assert (last.share_session_epoch, last.is_renew_ack) == (-1, False)
+    other = await start()
+    (again,) = await take(other, 1, seconds=5)
+    assert again.offset == 0
+    other.acknowledge(again)
+    assert await is_empty(other)
+
+
+async def test_a_session_that_is_being_closed_returns_no_more_records(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 2)
+    consumer = await start()
+    consumer.acknowledge(await consumer.getone())
+    assert await consumer.commit() == {T0: None}
+    may_answer = asyncio.Event()
+    before = cluster.count(ShareAcknowledgeRequest)
+    with cluster.intercept(ShareAcknowledgeRequest, Hold(may_answer), times=1):
+        consumer.unsubscribe()
+        await cluster.wait_for(lambda: cluster.count(ShareAcknowledgeRequest) > before)
+        consumer.subscribe(["t"])
+        reading = asyncio.ensure_future(consumer.getone())
+        await asyncio.sleep(1)
+        may_answer.set()
+        record = await reading
+    assert (record.offset, record.delivery_count) == (1, 2)
+    consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+
+
 async def test_a_commit_ends_at_its_timeout(cluster: FakeCluster, start: Start) -> None:
     fill(cluster, 1)
     consumer = await start(default_api_timeout_ms=500)

@@ -16,10 +16,12 @@ from aiokafka import (
     AIOKafkaClient,
     AIOKafkaConsumer,
     AIOKafkaProducer,
+    AIOKafkaShareConsumer,
     AsyncConsumerRebalanceListener,
     ConsumerRebalanceListener,
     ConsumerRecord,
     OffsetAndMetadata,
+    ShareRecord,
     TopicPartition,
     TransactionalSession,
 )
@@ -414,6 +416,20 @@ async def retries_of_others() -> None:
     ParallelConsumer(typed, retry=RetryTopics(loose, [1000]))
     strict = AIOKafkaProducer(value_serializer=dump_order)
     ParallelConsumer(typed, retry=RetryTopics(strict, [1000]))
+
+
+async def queues(producer: AIOKafkaProducer[bytes, Order]) -> None:
+    consumer = AIOKafkaShareConsumer("orders", group_id="packing", value_deserializer=as_order)
+
+    async def work(record: ShareRecord[bytes | None, Order]) -> None:
+        print(record.value.id, record.delivery_count)
+
+    async with consumer:
+        await consumer.process(work, retry=RetryTopics(producer, [1000]))
+        async for record in consumer:
+            assert_type(record.value, Order)
+    raw = AIOKafkaShareConsumer("orders", group_id="packing")
+    await raw.process(print, retry=RetryTopics(AIOKafkaProducer(), [1000]))
 
 
 # -- administration

@@ -9,6 +9,7 @@ from aiokafka import (
     AIOKafkaClient,
     AIOKafkaConsumer,
     AIOKafkaProducer,
+    AIOKafkaShareConsumer,
     AsyncConsumerRebalanceListener,
     ConsumerRebalanceListener,
     ConsumerRecord,
@@ -204,6 +205,14 @@ async def sessions(consumer: AIOKafkaConsumer[bytes | None, Order]) -> None:
         async for work in parallel:
             async with work as record:
                 record.value.name  # mistake
+
+
+async def queues(producer: AIOKafkaProducer[bytes, bytes]) -> None:
+    consumer = AIOKafkaShareConsumer("orders", group_id="packing", value_deserializer=as_order)
+    await consumer.process(print, retry=RetryTopics(producer, [1000]))  # mistake
+    await consumer.process(print, retry=producer)  # mistake
+    async for record in consumer:
+        record.value.name  # mistake
 
 
 async def tables() -> None:
