@@ -966,7 +966,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     probe.assign([tp])
                     probe.seek(tp, position)
                     end = await self._fetch_end(probe, tp)
-                    if end is not None and end >= ends[tp] and await probe.position(tp) == position:
+                    if end >= ends[tp] and await probe.position(tp) == position:
                         gaps[tp] = position
         except (KafkaError, asyncio.TimeoutError):
             pass  # gaps are looked for again in the next round
@@ -974,15 +974,14 @@ class CompactedTable(Mapping[TableKey, TableValue]):
 
     async def _fetch_end(
         self, probe: aiokafka.AIOKafkaConsumer[Any, Any], tp: TopicPartition
-    ) -> int | None:
-        """Return the end that the first fetch finds; None if there are records before it."""
+    ) -> int:
+        """Return the end that the first fetch finds, and move the position behind its records."""
         end = None
         while end is None:
             self._check_running()
-            # Records of the fetch that has found the end are buffered before `getmany()` is called.
+            # The records of a fetch are buffered when its end is known, so `getmany()` takes them.
             end = probe.known_end_offsets()[tp]
-            if await probe.getmany(timeout_ms=_IDLE_MS):
-                return None
+            await probe.getmany(timeout_ms=_IDLE_MS)
         return end
 
 

@@ -14,7 +14,7 @@ from aiokafka.errors import ConsumerStoppedError, IllegalStateError, LeaderNotAv
 from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.tables import CompactedTable
-from aiokafka.testing import Edit, Fail, FakeCluster, Hold, Interception
+from aiokafka.testing import Edit, Fail, FakeCluster, Hold, Interception, RequestContext
 from tests.tables.support import brief, make_table, read, replay, write
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -245,6 +245,28 @@ async def test_records_after_the_call_are_not_awaited(cluster: FakeCluster) -> N
             await waiting
             assert table == {b"k": b"1"}
         never.set()
+
+
+async def test_records_that_the_table_does_not_get_yet_are_awaited(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    async with timeout(60), make_table(cluster, request_timeout_ms=60_000) as table:
+        held: set[int] = set()
+
+        def handle(_: object, context: RequestContext) -> Hold | None:
+            held.add(min(held, default=context.connection_id))
+            return Hold(release) if context.connection_id in held else None
+
+        with cluster.intercept(FetchRequest, handle) as intercepted:
+            await intercepted.wait()
+            write(cluster, b"k", b"1")
+            waiting = asyncio.ensure_future(table.read_to_end())
+            # Other fetches find records, so the table has not reached the end.
+            await intercepted.wait(3, timeout_s=20)
+            await asyncio.sleep(6)
+            assert not waiting.done()
+            release.set()
+            await waiting
+            assert table == {b"k": b"1"}
 
 
 async def test_an_end_of_a_former_topic_is_looked_up_again(cluster: FakeCluster) -> None:
