@@ -126,8 +126,9 @@ class OffsetAndMetadata(_OffsetAndMetadata):
     leader_epoch: int = -1
 
     def __new__(cls, offset: int, metadata: str = "", leader_epoch: int = -1) -> Self:
-        made = super().__new__(cls, offset, metadata)
-        made.leader_epoch = leader_epoch
+        made = tuple.__new__(cls, (offset, metadata))
+        if leader_epoch != -1:
+            made.leader_epoch = leader_epoch
         return made
 
     def __repr__(self) -> str:

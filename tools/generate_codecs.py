@@ -42,9 +42,10 @@ bools = (False, True)
 flags = {{False: 0, True: 1}}
 '''
 
-COMPILED = ("producer",)
-"""The roles whose codecs Cython compiles: their messages are encoded for each batch of records. The
-codecs of all roles would double the time of the build."""
+COMPILED = ("commits", "producer")
+"""The roles whose codecs Cython compiles: their messages are encoded for each batch of records, or
+for each record that an application commits. The codecs of all roles would double the time of the
+build."""
 
 # The functions of a generated module: the pattern of the first line, the C signature, and the local
 # variables that are C integers. `Writer` in `_codegen` chooses these names. C integers are checked

@@ -18,7 +18,7 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
 from aiokafka.record.header import count_records
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from aiokafka.consumer._health import ConsumerHealthMonitor
     from aiokafka.consumer.fetch.record_queue import RecordQueue
     from aiokafka.consumer.group.group import GroupMembership
-    from aiokafka.consumer.position.committed import CommittedOffset
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
@@ -226,7 +225,7 @@ class ConsumerMeter:
 
     def committed(
         self,
-        offsets: Mapping[TopicPartition, CommittedOffset],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         began_at: float,
         error: BaseException | None,
     ) -> None:

@@ -11,10 +11,9 @@ import re
 import sys
 import traceback
 import warnings
-import weakref
+from asyncio import current_task
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property, partial
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
 from aiokafka._compat import timeout_at
@@ -471,9 +470,6 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._waited = 0.0  # seconds in which `getone()` and `getmany()` waited for records
         self._stopping = asyncio.Lock()
         self._is_finished = False
-        # The task that reads, as a weak reference, and its thread.
-        self._reader: Callable[[], asyncio.Task[Any] | None] = _no_task
-        self._reader_thread = 0
 
     def __repr__(self) -> str:
         group = f" group_id={self._given.group_id!r}" if self._given.group_id else ""
@@ -655,8 +651,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Return whether the caller is the task that called `_begin_call()` last."""
         # With the loop as argument, `current_task()` makes no system call before CPython 3.12, but
         # returns a task also in another thread.
-        task = asyncio.current_task(self._loop)
-        return task is not None and task is self._reader() and self._reader_thread == get_ident()
+        return self._queue.buffer.is_reader(current_task(self._loop))
 
     async def _finish(self, deadline: float, leave: bool | None) -> None:
         """Commit and leave until `deadline` (loop time) at most, then end the tasks and close the
@@ -848,8 +843,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """
         # Use the fast path only in the task that called `_begin_call()` last. For another task,
         # `_begin_call()` must first check the event loop, and register the task as the reader.
-        if not partitions and self._is_reader():
-            record = self._queue.next()
+        if not partitions:
+            record = self._queue.next_for(current_task(self._loop))
             if record is not None:
                 return record
         return await self._read_one(partitions)
@@ -1075,9 +1070,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._check()
         else:
             self._check_can_read()
-            task = asyncio.current_task()
+            task = current_task()
             if task is not None:
-                self._reader, self._reader_thread = weakref.ref(task), get_ident()
+                self._queue.buffer.set_reader(task)
         now, buffer = self._loop.time(), self._queue.buffer
         # Count the call before the await, so that an auto-commit during the await includes the
         # records that count as finished now.
@@ -1364,7 +1359,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             for state in assignment.states():
                 position = state.position
                 if position is not None:
-                    entries[state.tp] = OffsetAndMetadata(position)
+                    epoch = state.epoch_before(position)
+                    entries[state.tp] = OffsetAndMetadata(position, "", epoch)
         else:
             entries = offsets_to_commit(offsets)
             for tp in entries:
@@ -1397,7 +1393,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         deadline = self._loop.time() + self._given.default_api_timeout
         with self._unless_stopped():
             found = await committer.fetch(tps, deadline) if tps else {}
-        return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
+        return {tp: found.get(tp) for tp in tps}
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition; None without a committed offset.
@@ -1553,10 +1549,6 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     @rebalance_listener.setter
     def rebalance_listener(self, listener: ConsumerRebalanceListener | None) -> None:
         self._subscription.replace_listener(listener)
-
-
-def _no_task() -> None:
-    """Return None: used in place of the weak reference to the reading task until a task reads."""
 
 
 def _no_subscription() -> IllegalStateError:

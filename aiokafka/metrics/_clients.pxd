@@ -5,6 +5,7 @@ cimport cython
 @cython.auto_pickle(False)
 cdef class Histogram:
     cdef tuple _bounds
+    cdef tuple _limits
     cdef double _first
     cdef list _counts
     cdef double _sum

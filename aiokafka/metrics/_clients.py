@@ -42,7 +42,9 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         """`bounds` are the upper bounds of the buckets, in ascending order."""
         self._bounds = tuple(bounds)
-        self._first = self._bounds[0]
+        # As float: comparing a float with an int takes several times as long.
+        self._limits = tuple(float(bound) for bound in bounds)
+        self._first = self._limits[0]
         self._counts = [0] * (len(self._bounds) + 1)
         self._sum = 0.0
         self._max = 0.0
@@ -51,7 +53,7 @@ class Histogram:
         """Count `value`."""
         # Check the first bucket before the binary search: most latencies on a fast network, and
         # most throttle times, are in this bucket.
-        bucket = 0 if value <= self._first else bisect_left(self._bounds, value)
+        bucket = 0 if value <= self._first else bisect_left(self._limits, value)
         self._counts[bucket] += 1
         self._sum += value
         if value > self._max:

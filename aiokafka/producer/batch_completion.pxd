@@ -4,6 +4,7 @@ from aiokafka.producer.batch cimport ProducerBatch
 from aiokafka.producer.message_accumulator cimport MessageAccumulator, PartitionQueue
 
 
+cdef int _BATCH_SETTLED
 cdef tuple _WRITTEN_CODES
 
 

@@ -60,6 +60,7 @@ log = logging.getLogger("aiokafka.producer.producer")
 
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
 
+_BATCH_SETTLED = int(BatchState.SETTLED)  # a C integer in the compiled module
 _WRITTEN_CODES = (0, DuplicateSequenceNumber.errno)
 _TOO_LARGE_CODES = tuple(error.errno for error in TOO_LARGE)
 _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
@@ -187,7 +188,7 @@ class BatchCompletion:
         # If the batch timed out in flight, its futures have failed. Its records are in the log
         # nevertheless, and the sequence continues after these records.
         was_done = batch.is_done
-        batch.transition(BatchState.SETTLED)
+        batch.transition(_BATCH_SETTLED)
         if not was_done:
             if result is None:
                 batch.succeed_unacknowledged()

@@ -48,6 +48,8 @@ cdef int64_t _YIELD_BYTES
 cdef int64_t _SMALL
 cdef int64_t _PER_RECORD
 cdef int64_t _AT_MOST
+cdef int _BATCH_OPEN
+cdef int _BATCH_SEALED
 
 
 cdef class TopicQueues:

@@ -303,7 +303,7 @@ class PartitionQueue:
     def append(self, batch: ProducerBatch) -> None:
         """Add a new batch at the end. An OPEN batch becomes the batch that accepts records."""
         self.waiting.append(batch)
-        if batch.state == BatchState.OPEN:
+        if batch.state == _BATCH_OPEN:
             self.open = batch
         else:
             self._sealed_bytes += batch.reserved
@@ -314,7 +314,7 @@ class PartitionQueue:
         if batch is not None:
             self.open = None
             self._sealed_bytes += batch.reserved
-            batch.transition(BatchState.SEALED)
+            batch.transition(_BATCH_SEALED)
 
     def assign(self, node: NodeSender | None) -> None:
         """Move the queue to `node`, the sender of the partition's leader; None without a leader.
@@ -563,6 +563,8 @@ _GROWTH_TIME = 1.0
 # These are C integers in the compiled module; Python globals would be looked up for every record.
 _PER_RECORD = RECORD_OVERHEAD
 _AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
+_BATCH_OPEN = int(BatchState.OPEN)
+_BATCH_SEALED = int(BatchState.SEALED)
 
 _LATE = 2**62
 """For timestamps from this value on (milliseconds since 1970) `append` returns None, because

@@ -55,6 +55,14 @@ cdef class RecordBatchBuilder:
 
     @cython.locals(capacity=Py_ssize_t)
     cdef int _grow(self, Py_ssize_t size) except -1
+    cdef object _write_header(
+        self,
+        object batch,
+        object producer_id,
+        object producer_epoch,
+        object base_sequence,
+        bint transactional,
+    )
     cpdef object build(
         self,
         object producer_id=*,

@@ -28,6 +28,7 @@ Headers = Iterable[tuple[str, bytes | bytearray | memoryview | None]]
 # The fields: base offset, length, leader epoch, magic, crc, attributes, last offset delta, first
 # timestamp, max timestamp, producer id, producer epoch, base sequence, record count
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
 _CRC_AT = 17
 _CRC_START = 21
 _LOG_OVERHEAD = 12
@@ -272,7 +273,7 @@ class RecordBatchBuilder:
             base_sequence,
             self.record_count,
         )
-        batch[_CRC_AT:_CRC_START] = crc32c(batch[_CRC_START:]).to_bytes(4, "big")
+        _CRC.pack_into(batch, _CRC_AT, crc32c(batch[_CRC_START:]))
 
 
 def _headers_size(headers: Any) -> int:

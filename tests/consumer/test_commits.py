@@ -16,7 +16,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.consumer.group.commits import CommitQueue, QueuedCommit
 from aiokafka.consumer.position.committed import (
-    CommittedOffset,
     Identity,
     OffsetConnection,
     OffsetsToCommit,
@@ -658,7 +657,7 @@ def commit(
     request = OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
     )
-    offsets = OffsetsToCommit({T0: CommittedOffset(offset)}, {}, Identity())
+    offsets = OffsetsToCommit({T0: OffsetAndMetadata(offset)}, {}, Identity())
     sent = connection.commit(offsets, deadline, lambda *_: request, lambda *_: None, 0)
     return asyncio.get_running_loop().create_task(sent)
 

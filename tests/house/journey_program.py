@@ -12,7 +12,8 @@ import os
 import sys
 
 GROUPS = {"group_id": "journeys", "auto_offset_reset": "earliest", "enable_auto_commit": False}
-ROUNDS = 3
+ROUNDS = 12
+STARTS = 3
 # After this many calls of an operation, the constructors of its messages are compiled.
 WARM_UP = 10
 QUALIFIED = sys.version_info >= (3, 11)
@@ -79,7 +80,7 @@ async def main(servers):
         found["send"] = await least(send)
 
     starts = []
-    for _ in range(1 + ROUNDS):
+    for _ in range(1 + STARTS):
         consumer = AIOKafkaConsumer("orders", bootstrap_servers=servers, **GROUPS)
         with Tracer() as tracer:
             await consumer.start()

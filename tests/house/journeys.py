@@ -37,8 +37,8 @@ BUDGETS = {
     "start in a group": (49, 660),
     "send": (18, 52),
     "transaction": (26, 132),
-    "getone": (20, 67),
-    "commit": (17, 39),
+    "getone": (20, 71),
+    "commit": (17, 40),
     "create_topics": (13, 33),
     "modules loaded": (117, 0),
 }

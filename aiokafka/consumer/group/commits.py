@@ -24,7 +24,6 @@ from aiokafka.consumer._context import refuse_in_listener
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.position.committed import (
     ALREADY_REBALANCED,
-    CommittedOffset,
     Identity,
     OffsetCommitter,
     OffsetsToCommit,
@@ -38,7 +37,7 @@ from aiokafka.errors import (
     RebalanceInProgressError,
     StaleMemberEpoch,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._health import Wait
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CommitQueue", "GroupCommits", "QueuedCommit", "RevokedAssignment"]
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 TopicIds = Mapping[str, bytes]
 
 
@@ -100,10 +99,11 @@ class CommitQueue:
     def add(self, partitions: Iterable[TopicPartition]) -> QueuedCommit:
         """Return a new commit, behind all commits of these partitions."""
         queued = QueuedCommit(partitions)
+        last = self._last
         for tp in queued.partitions:
-            if tp in self._last:
-                queued.before[tp] = self._last[tp]
-            self._last[tp] = queued
+            if tp in last:
+                queued.before[tp] = last[tp]
+            last[tp] = queued
         self._all[queued] = None
         return queued
 
@@ -120,13 +120,13 @@ class CommitQueue:
     def remove(self, queued: QueuedCommit) -> None:
         """Remove a commit that has ended or was cancelled, and wake the commits behind it."""
         del self._all[queued]
+        last, before = self._last, queued.before
         for tp in queued.partitions:
-            if self._last[tp] is queued:
-                before = queued.before.get(tp)
-                if before is not None and (other := self._unfinished(tp, before)) is not None:
-                    self._last[tp] = other
+            if last[tp] is queued:
+                if before and (other := self._unfinished(tp, before.get(tp))) is not None:
+                    last[tp] = other
                 else:
-                    del self._last[tp]
+                    del last[tp]
         if queued.removed is not None:
             queued.removed.notify()
 
@@ -159,7 +159,7 @@ class LastCommit:
 
     __slots__ = ("at", "entry", "epoch")
 
-    def __init__(self, entry: CommittedOffset, epoch: int, at: float) -> None:
+    def __init__(self, entry: OffsetAndMetadata, epoch: int, at: float) -> None:
         self.entry = entry
         self.epoch = epoch
         """Epoch of the PartitionState when the commit was sent; -1 if the partition was not
@@ -442,13 +442,13 @@ class GroupCommits:
         uncommitted records is revoked before the commit is sent, omit it: its new owner reads no
         record a second time."""
         optional = set()
-        for state in self._subscriptions.assignment.states():
-            last, entry = self._committed.get(state.tp), offsets.get(state.tp)
-            is_committed = not state.call or entry is None
-            if not is_committed and last is not None and entry is not None:
-                is_committed = last.offset_for(state) >= entry.offset
-            if is_committed:
-                optional.add(state.tp)
+        get_state, get_last = self._subscriptions.assignment.get, self._committed.get
+        for tp, entry in offsets.items():
+            state, last = get_state(tp), get_last(tp)
+            if state is not None and (
+                not state.call or (last is not None and last.offset_for(state) >= entry.offset)
+            ):
+                optional.add(tp)
         return self.commit(offsets, deadline, optional)
 
     @property
@@ -616,28 +616,29 @@ class GroupCommits:
             given = self._subscriptions.assignment.topic_ids
         last_ids = self._committer.last_ids
         ids: dict[str, bytes] = {}
-        for tp in partitions:
-            topic_id = given.get(tp.topic) or last_ids.get(tp.topic)
+        for topic in {tp.topic for tp in partitions}:
+            topic_id = given.get(topic) or last_ids.get(topic)
             if topic_id:
-                ids[tp.topic] = topic_id
+                ids[topic] = topic_id
         return ids
 
-    def _note_stored(self, offsets: Offsets) -> Callable[[TopicPartition], None]:
-        """Return a function that records the committed offset of one partition, even if other
+    def _note_stored(self, offsets: Offsets) -> Callable[[Offsets, float], None]:
+        """Return a function that records the committed offsets of some partitions, even if other
         partitions of the commit fail: auto-commit must not commit an earlier offset later."""
-        assignment = self._subscriptions.assignment
+        state_of = self._subscriptions.assignment.state_value
         # Epochs before the request: a seek or reset during the request changes the epoch.
-        epochs = {tp: assignment.state_value(tp).epoch for tp in offsets}
+        epochs = {tp: state_of(tp).epoch for tp in offsets}
 
-        def note(tp: TopicPartition) -> None:
-            entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
-            now = self._loop.time()
-            self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, now)
-            # The records that were uncommitted when the partition was revoked are now committed:
-            # `refuse_revoked()` need not report them.
-            revoked = self._revoked_records.get(tp)
-            if revoked is not None and entry.offset >= revoked.position:
-                del self._revoked_records[tp]
+        def note(stored: Offsets, now: float) -> None:
+            committed, assigned = self._committed, self._subscriptions.assignment.tps
+            revoked_records = self._revoked_records
+            for tp, entry in stored.items():
+                committed[tp] = LastCommit(entry, epochs[tp] if tp in assigned else -1, now)
+                # The records that were uncommitted when the partition was revoked are now
+                # committed: `refuse_revoked()` need not report them.
+                revoked = revoked_records.get(tp)
+                if revoked is not None and entry.offset >= revoked.position:
+                    del revoked_records[tp]
             # `Rebalance.revoke` may wait for the application to finish its records.
             if self._queue.polls.waiters:
                 self._queue.polls.notify()
@@ -845,11 +846,11 @@ class GroupCommits:
         topic_ids = self.topic_ids(assignment, assignment.topic_ids)
         return RevokedAssignment(assignment, topic_ids)
 
-    def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
+    def _finished(self, assignment: Assignment) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to auto-commit: the offset after the finished records, if it is not
         committed, or the last committed offset, if it is due again (`LastCommit.is_due`)."""
         call = self._queue.buffer.call
-        finished: dict[TopicPartition, CommittedOffset] = {}
+        finished: dict[TopicPartition, OffsetAndMetadata] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
             if offset < 0:
@@ -865,7 +866,7 @@ class GroupCommits:
             elif last is None or (offset == committed and last.is_before_seek(state)):
                 metadata = "" if last is None else last.entry.metadata
                 epoch = state.epoch_before(offset)
-                finished[state.tp] = CommittedOffset(offset, metadata, epoch)
+                finished[state.tp] = OffsetAndMetadata(offset, metadata, epoch)
         return finished
 
     def has_unfinished_records(self, partitions: Iterable[TopicPartition]) -> bool:

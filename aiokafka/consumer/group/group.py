@@ -21,7 +21,7 @@ from aiokafka.consumer.group.membership import GroupCoordinatorClient, PollTimer
 from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.consumer.group.rebalance import Rebalance
 from aiokafka.consumer.group.state import MembershipState, MembershipStateMachine
-from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
+from aiokafka.consumer.position.committed import Identity, OffsetCommitter
 from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import (
     CommitFailedError,
@@ -134,6 +134,7 @@ class GroupMembership(CoordinatorNames):
         self, context: ConsumerContext, fetcher: Fetcher, committer: OffsetCommitter
     ) -> None:
         self.context = context
+        self._loop = asyncio.get_running_loop()
         self.group_id = committer.group_id
         self.coordinator_health: NodeHealth = committer.coordinator_health
         self._config = context.config
@@ -547,19 +548,20 @@ class GroupMembership(CoordinatorNames):
         """
         if self.state.failure is not None:
             self.check()
-        deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
-        found: dict[TopicPartition, CommittedOffset] = {}
-        for tp, entry in offsets.items():
-            epoch = entry.leader_epoch
-            # If the application gave no leader epoch, commit the epoch of the record before the
-            # offset.
-            if epoch < 0 and (state := self._subscriptions.assignment.get(tp)) is not None:
-                epoch = state.epoch_before(entry.offset)
-            found[tp] = CommittedOffset(entry.offset, entry.metadata, epoch)
+        deadline = self._loop.time() + self._config.default_api_timeout
         if isinstance(offsets, AllPositions):
-            await self.commits.commit_positions(found, deadline)
+            await self.commits.commit_positions(offsets, deadline)
         else:
-            await self.commits.commit(found, deadline)
+            with_epochs = {tp: self._with_epoch(tp, entry) for tp, entry in offsets.items()}
+            await self.commits.commit(with_epochs, deadline)
+
+    def _with_epoch(self, tp: TopicPartition, entry: OffsetAndMetadata) -> OffsetAndMetadata:
+        """Return `entry` with the leader epoch of the record before its offset, unless the
+        application gave a leader epoch."""
+        state = self._subscriptions.assignment.get(tp)
+        if entry.leader_epoch >= 0 or state is None:
+            return entry
+        return OffsetAndMetadata(entry.offset, entry.metadata, state.epoch_before(entry.offset))
 
     def refuse_revoked(self) -> None:
         """Raise the error of `GroupCommits.refuse_revoked()`, or the error that ended the

@@ -51,7 +51,7 @@ from aiokafka.protocol.messages.group_offsets import (
     OffsetFetchResponse,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._health import NodeHealth
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALREADY_REBALANCED",
-    "CommittedOffset",
     "FormerTopicOffsets",
     "Identity",
     "OffsetCommitter",
@@ -111,14 +110,6 @@ _NOT_A_MEMBER = (
 _OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 
 
-class CommittedOffset(NamedTuple):
-    """An offset that is committed for the group, or to be committed."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-
-
 class Identity(NamedTuple):
     """The sender of a commit: a member of the group, or by default a client that is no member."""
 
@@ -151,15 +142,16 @@ class OffsetsToCommit:
 
     def __init__(
         self,
-        offsets: Mapping[TopicPartition, CommittedOffset],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         topic_ids: Mapping[str, bytes],
         identity: Identity,
-        on_stored: Callable[[TopicPartition], object] | None = None,
+        on_stored: Callable[[Mapping[TopicPartition, OffsetAndMetadata], float], object]
+        | None = None,
     ) -> None:
         """Args:
         topic_ids: The ids of the topics that the offsets belong to, by name.
-        on_stored: Called for each partition when its offset is stored, even if other partitions
-            fail.
+        on_stored: Called with the offsets that a response confirms as stored, even if other
+            partitions fail, and the loop time.
         """
         self.offsets = offsets
         self.pending = dict(offsets)
@@ -167,12 +159,10 @@ class OffsetsToCommit:
         self.topic_ids = topic_ids
         self.identity = identity
         self.on_stored = on_stored
-        self.max_version = None
+        has_ids = topic_ids.keys() >= {tp.topic for tp in offsets}
+        self.max_version = None if has_ids else _LAST_VERSION_WITH_NAMES
         """The newest version of the request that can name all topics. A request has the ids of all
         topics, or the names of all: without the id of a topic, it needs a version with names."""
-        for tp in offsets:
-            if tp.topic not in topic_ids:
-                self.max_version = _LAST_VERSION_WITH_NAMES
         self.gone: list[KafkaError] = []
         """The errors of partitions whose topic no longer exists."""
         self.doubtful: dict[str, int] = {}
@@ -180,7 +170,7 @@ class OffsetsToCommit:
         metadata refresh that first had another id."""
 
 
-Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
+Fetched = tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, BrokerResponseError]]
 """Committed offsets, and the errors of single partitions."""
 
 
@@ -316,7 +306,7 @@ class _UnansweredOffsets:
     def __init__(self) -> None:
         # By offset, metadata and connection: the number of the last such commit without a response.
         self.values: dict[tuple[int, str, BrokerConnection], int] = {}
-        self.later: CommittedOffset | None = None
+        self.later: OffsetAndMetadata | None = None
         self.since = 0.0
 
 
@@ -345,7 +335,7 @@ class UnansweredCommits:
 
     def add(
         self,
-        offsets: Mapping[TopicPartition, CommittedOffset],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         connection: BrokerConnection,
         number: int,
     ) -> None:
@@ -367,7 +357,7 @@ class UnansweredCommits:
             if not unanswered.values:
                 del self.by_partition[tp]
 
-    def confirm(self, tp: TopicPartition, entry: CommittedOffset, now: float) -> None:
+    def confirm(self, tp: TopicPartition, entry: OffsetAndMetadata, now: float) -> None:
         """Record that the coordinator has confirmed the commit `entry`, which is newer than the
         commits of this partition without a response. `now`: the loop time of the confirmation. Does
         nothing if each commit of this partition got a response."""
@@ -407,12 +397,12 @@ class UnansweredCommits:
         return min(max(now - max(since, default=now), _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def overwritten(
-        self, found: Mapping[TopicPartition, CommittedOffset]
-    ) -> dict[TopicPartition, CommittedOffset]:
+        self, found: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit again: the last confirmed ones of all partitions whose
         stored offset is that of an earlier commit without a response. `found`: the offsets that the
         group has stored."""
-        again: dict[TopicPartition, CommittedOffset] = {}
+        again: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, entry in found.items():
             unanswered = self.by_partition.get(tp)
             if unanswered is None or unanswered.later is None or entry[:2] == unanswered.later[:2]:
@@ -565,10 +555,11 @@ class OffsetConnection:
         """Return the connection for the next request: that of a commit in flight, else the second
         connection during a join, else the first. Raises errors of the connection, and
         NodeNotReadyError without a connection at `deadline` (loop time)."""
-        limit = deadline - self._loop.time()
-        connection = await self._client.connection(
-            node_id, ConnectionGroup.COORDINATION, timeout=limit
-        )
+        group = ConnectionGroup.COORDINATION
+        connection = self._client.usable_connection(node_id, group)
+        if connection is None:
+            limit = deadline - self._loop.time()
+            connection = await self._client.connection(node_id, group, timeout=limit)
         if connection.awaits(*self._held):
             limit = deadline - self._loop.time()
             connection = await self._client.connection(
@@ -649,7 +640,7 @@ class OffsetCommitter:
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets; omit partitions without a committed offset.
 
         A partition also counts as one without a committed offset after more than
@@ -661,7 +652,7 @@ class OffsetCommitter:
         wanted = list(partitions)
         unknown_in_a_row = 0
 
-        async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
+        async def attempt(node_id: int) -> dict[TopicPartition, OffsetAndMetadata]:
             nonlocal unknown_in_a_row
             found, refused = await self._fetch_once(node_id, wanted, deadline)
             unknown = [tp for tp, error in refused.items() if isinstance(error, _GONE)]
@@ -717,11 +708,6 @@ class OffsetCommitter:
         began = loop.time()
         failure: KafkaError | None = None
         delays: Backoff | None = None
-
-        def on_lookup_failure(error: KafkaError) -> None:
-            self.coordinator_health.fail(error)
-            on_failure(error)
-
         while True:
             node_id: int | None = None
             try:
@@ -737,12 +723,13 @@ class OffsetCommitter:
                                 CoordinationType.GROUP,
                                 self.group_id,
                                 max(deadline, loop.time() + _SHORTEST_SEARCH),
-                                on_lookup_failure,
+                                partial(self._note_lookup_failure, on_failure),
                             )
                     result = await attempt(node_id)
-                finally:
+                except BaseException:
                     self.coordinator_health.forgive(due)
-                self.coordinator_health.succeed()
+                    raise
+                self.coordinator_health.succeed(due=due)
                 return result
             except asyncio.TimeoutError:
                 self._raise_timeout(what, began, failure)
@@ -761,6 +748,12 @@ class OffsetCommitter:
             await asyncio.sleep(max(0.0, min(delays.next(), deadline - loop.time())))
             if loop.time() >= deadline:
                 self._raise_timeout(what, began, failure)
+
+    def _note_lookup_failure(
+        self, on_failure: Callable[[KafkaError], None], error: KafkaError
+    ) -> None:
+        self.coordinator_health.fail(error)
+        on_failure(error)
 
     def _note_failure(self, error: KafkaError, node_id: int | None, began: float) -> None:
         if node_id is not None:
@@ -790,16 +783,16 @@ class OffsetCommitter:
         if not commit.pending:
             return None
         topics: dict[str, OffsetCommitRequestTopic] = {}
-        for tp, entry in commit.pending.items():
-            topic = topics.get(tp.topic)
+        for (name, number), entry in commit.pending.items():
+            topic = topics.get(name)
             if topic is None:
-                topic_id = commit.topic_ids.get(tp.topic, ZERO_UUID)
-                topic = topics[tp.topic] = OffsetCommitRequestTopic(
-                    name=tp.topic, topic_id=topic_id, partitions=[]
+                topic_id = commit.topic_ids.get(name, ZERO_UUID)
+                topic = topics[name] = OffsetCommitRequestTopic(
+                    name=name, topic_id=topic_id, partitions=[]
                 )
             topic.partitions.append(
                 OffsetCommitRequestPartition(
-                    partition_index=tp.partition,
+                    partition_index=number,
                     committed_offset=entry.offset,
                     committed_leader_epoch=entry.leader_epoch,
                     committed_metadata=entry.metadata,
@@ -859,35 +852,46 @@ class OffsetCommitter:
         deleted topics to `gone`. Raises the most urgent error of the other partitions, and
         KafkaProtocolError if the response lacks partitions."""
         by_id = {topic_id: name for name, topic_id in commit.topic_ids.items()}
+        pending = commit.pending
+        stored: dict[TopicPartition, OffsetAndMetadata] = {}
         failures: list[KafkaError] = []
         for topic in response.topics:
             name = by_id.get(topic.topic_id, topic.name)
+            topic_id = commit.topic_ids.get(name) if topic.topic_id == ZERO_UUID else None
             for p in topic.partitions:
                 tp = TopicPartition(name, p.partition_index)
-                error = for_code(p.error_code) if p.error_code else None
-                if error is None:
+                if not p.error_code:
                     # A retry must not send a stored offset again: a later offset may be stored by
                     # then.
-                    if (stored := commit.pending.pop(tp, None)) is not None:
-                        if topic.topic_id == ZERO_UUID and name in commit.topic_ids:
-                            self._former.add(tp, commit.topic_ids[name], stored.offset)
-                        if self.unanswered.by_partition:
-                            self.unanswered.confirm(tp, stored, _now())
-                        if commit.on_stored is not None:
-                            commit.on_stored(tp)
-                elif error in _GONE:
+                    if tp in pending:
+                        entry = stored[tp] = pending.pop(tp)
+                        if topic_id is not None:
+                            self._former.add(tp, topic_id, entry.offset)
+                elif (error := for_code(p.error_code)) in _GONE:
                     # Do not retry: the topic does not exist any more.
-                    commit.pending.pop(tp, None)
+                    pending.pop(tp, None)
                     self._client.request_metadata(f"commit: {tp.topic} is gone")
                     text = f"{tp.topic}-{tp.partition}: offset not committed"
                     commit.gone.append(UnknownTopicOrPartitionError(text))
                 else:
                     failures.append(self._commit_failure(error, tp))
+        if stored:
+            self._note_stored(commit, stored)
         if failures:
             raise most_urgent(failures)
         if commit.pending:
             names = some_names(commit.pending)
             raise KafkaProtocolError(f"a commit was answered without a word about {names}")
+
+    def _note_stored(
+        self, commit: OffsetsToCommit, stored: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        now = self._loop.time()
+        if self.unanswered.by_partition:
+            for tp, entry in stored.items():
+                self.unanswered.confirm(tp, entry, now)
+        if commit.on_stored is not None:
+            commit.on_stored(stored, now)
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
@@ -971,7 +975,7 @@ class OffsetCommitter:
         group = response.groups[0] if response.groups else response
         if group.error_code:
             raise for_code(group.error_code)(self.group_id)
-        found: dict[TopicPartition, CommittedOffset] = {}
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
         refused: dict[TopicPartition, BrokerResponseError] = {}
         missing = set(wanted)
         for topic in group.topics:
@@ -981,7 +985,7 @@ class OffsetCommitter:
                 if p.error_code:
                     refused[tp] = for_partition(for_code(p.error_code), tp)
                 elif p.committed_offset >= 0 and not self._is_of_former(tp, p.committed_offset):
-                    found[tp] = CommittedOffset(
+                    found[tp] = OffsetAndMetadata(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch
                     )
         text = f"group {self.group_id!r}: the OffsetFetch response lacks "
