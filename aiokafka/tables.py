@@ -21,7 +21,7 @@ from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._serialization import ContextDeserializer, adapt_deserializer
 from aiokafka._subject import Subject
-from aiokafka._tasks import TaskOwner
+from aiokafka._tasks import Signal, TaskOwner
 from aiokafka._typing import MYPY, Deserializer, Self, Unpack, later
 from aiokafka.errors import (
     ConsumerStoppedError,
@@ -225,7 +225,6 @@ class ChangeStream(Generic[TableKey, TableValue]):
     async def aclose(self) -> None:
         """Drop the changes that were not read, and get no more."""
         self._queue.clear()
-        self._nbytes = 0
         self._failure = None
         self._end()
 
@@ -265,25 +264,29 @@ class _Partition(Generic[TableKey, TableValue]):
     """The reading of one partition.
 
     - `position`: offset of the first record that was not applied; None before the first record is
-      known, and when the position is lost.
+      known, and when the position is lost. Without a position, the partition is paused or not
+      assigned, so the consumer returns no records and no errors of it.
     - `generation`: how often the position was lost.
-    - `is_loading`: whether the partition is read from its beginning, and its end was not reached.
-    - `has_loader`: whether a task looks up the beginning and waits for the end.
+    - `is_loading`: whether a task looks up the beginning and waits for the end.
     - `shadow`: while a partition is read again, the entries that will replace its entries in the
       table, as (value, bytes, record); `shadow_bytes`: the sum of their bytes.
     """
 
     __slots__ = (
-        *("absent_since", "generation", "has_loader", "is_loading", "position", "shadow"),
-        *("shadow_bytes", "tp"),
+        "absent_since",
+        "generation",
+        "is_loading",
+        "position",
+        "shadow",
+        "shadow_bytes",
+        "tp",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.position: int | None = None
         self.generation = 0
-        self.is_loading = True
-        self.has_loader = False
+        self.is_loading = False
         self.shadow: (
             dict[TableKey, tuple[TableValue, int, ConsumerRecord[TableKey, TableValue]]] | None
         ) = None
@@ -297,7 +300,6 @@ class _Partition(Generic[TableKey, TableValue]):
         """Forget the position. The next records are those of the beginning, and go to `shadow`."""
         self.position = None
         self.generation += 1
-        self.is_loading = True
         self.shadow, self.shadow_bytes = {}, 0
 
     def shadow_record(self, record: ConsumerRecord[TableKey, TableValue], nbytes: int) -> None:
@@ -314,7 +316,7 @@ class _Partition(Generic[TableKey, TableValue]):
         self,
     ) -> dict[TableKey, tuple[TableValue, int, ConsumerRecord[TableKey, TableValue]]] | None:
         """Return the shadow, and apply later records to the table again."""
-        shadow, self.shadow, self.shadow_bytes = self.shadow, None, 0
+        shadow, self.shadow = self.shadow, None
         self.is_loading = False
         return shadow
 
@@ -448,8 +450,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                 raise TypeError(f"{name}: a table reads the whole topic, without a group")
         self.topic = topic
         self._max_bytes = _positive("max_bytes", max_bytes)
+        self._options = {**options, **_FIXED}
         consumer: aiokafka.AIOKafkaConsumer[TableKey, TableValue]
-        consumer = aiokafka.AIOKafkaConsumer(**{**options, **_FIXED})
+        consumer = aiokafka.AIOKafkaConsumer(**self._options)
         # The first partition always exists, and the consumer requests metadata of assigned topics.
         first = TopicPartition(topic, 0)
         consumer.assign([first])
@@ -468,9 +471,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         self._rereads = 0
         self._last_error: str | None = None
         self._has_warned = False
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._progress = Signal()
         self._tasks = TaskOwner("table", self._on_failure)
-        self._stopping = asyncio.Lock()
         self._phase = _Phase.NEW
         self._is_complete = False  # whether `start()` has read the topic to its end
 
@@ -495,8 +497,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         try:
             await self._consumer.start()
             await self._begin()
-            await self._reach_loaded_ends()
-            self._check_running()
+            await self._reach_all_ends()
         except BaseException:
             await self.stop()
             raise
@@ -515,26 +516,16 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             self._partitions[tp].start_at(starts[tp])
         self._tasks.start(self._follow(), name="follow")
 
-    async def _reach_loaded_ends(self) -> None:
-        while not await self._reach_ends(partitions := list(self._partitions.values())):
-            pass
-        for partition in partitions:
-            self._end_loading(partition)
-
     async def stop(self) -> None:
         """End the background task, the streams of changes and all waiting calls, and stop the
         consumer. May be called again, also after a cancelled call, and by several tasks at once.
         The entries can still be read."""
-        async with self._stopping:
-            if self._phase is _Phase.STOPPED:
-                return
-            self._phase = _Phase.STOPPING
-            self._tasks.cancel()
-            self._end_streams(None)
-            self._wake()
-            await self._tasks.stop(self._loop.time() + _CLOSE_TIMEOUT)
-            await self._consumer.stop()
-            self._phase = _Phase.STOPPED
+        self._phase = _Phase.STOPPING
+        self._end_streams(None)
+        self._progress.notify()
+        await self._tasks.stop(self._loop.time() + _CLOSE_TIMEOUT)
+        await self._consumer.stop()
+        self._phase = _Phase.STOPPED
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -544,7 +535,6 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         async with AsyncExitStack() as stack:
             # If `stop()` is cancelled, nobody calls it again.
             stack.push_async_exit(self._consumer)
-            stack.callback(self._tasks.cancel)
             await self.stop()
 
     # -- reading -----------------------------------------------------------------------------------
@@ -632,8 +622,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         """
         self._check_readable()
         self._check_running()
-        while not await self._reach_ends(list(self._partitions.values()), loaded=True):
-            pass
+        await self._reach_all_ends()
 
     async def read_past(self, *written: RecordMetadata) -> None:
         """Wait, without limit, until the table has these records, which `AIOKafkaProducer.send()`
@@ -654,9 +643,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         while True:
             self._check_running()
             found = ((self._partitions.get(tp), end) for tp, end in ends.items())
-            if all(p is not None and _has_reached(p, end, loaded=True) for p, end in found):
+            if all(p is not None and _is_loaded(p, end) for p, end in found):
                 return
-            await self._progress(self._loop.time() + _LOOK_AGAIN)
+            await self._progress.wait()
 
     # -- state -------------------------------------------------------------------------------------
 
@@ -672,9 +661,10 @@ class CompactedTable(Mapping[TableKey, TableValue]):
 
     def health(self) -> TableHealth:
         """Return the present health, at any time and without a request."""
-        lags = self._consumer.lag().values() if self._partitions else [None]
+        lags = self._consumer.lag().values()
         known = [lag for lag in lags if lag is not None]
-        loading = [p.tp.partition for p in self._partitions.values() if p.is_loading]
+        is_starting = not self._is_complete
+        loading = [p.tp.partition for p in self._partitions.values() if is_starting or p.is_loading]
         return TableHealth(
             state=self._state(),
             keys=len(self._values),
@@ -705,7 +695,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     def _on_failure(self, error: BaseException) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
         self._end_streams(error)
-        self._wake()
+        self._progress.notify()
 
     def _end_streams(self, failure: BaseException | None) -> None:
         for stream in list(self._streams):
@@ -717,7 +707,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     async def _follow(self) -> None:
         is_idle = False
         while True:
-            wait = _AWAITED_MS if is_idle and self._waiters else _IDLE_MS
+            wait = _AWAITED_MS if is_idle and self._progress.waiters else _IDLE_MS
             try:
                 found = await self._consumer.getmany(timeout_ms=wait, max_records=_BATCH)
             except (OffsetOutOfRangeError, NoOffsetForPartitionError) as error:
@@ -736,31 +726,20 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                 self._apply(tp, records)
             self._check_positions()
             self._check_partitions()
-            self._wake()
+            self._progress.notify()
 
     def _on_lost_positions(self, error: KafkaError) -> None:
         named = error.args[0]
         for tp in [named] if isinstance(named, TopicPartition) else named:
-            partition = self._partitions.get(tp)
-            if partition is None:
-                continue
-            if partition.position is None and isinstance(error, NoOffsetForPartitionError):
-                partition.lose()  # the beginning that is looked up may be the former topic's
-            else:
-                self._reread(partition, str(error))
+            self._reread(self._partitions[tp], str(error))
 
     def _apply(
         self, tp: TopicPartition, records: list[ConsumerRecord[TableKey, TableValue]]
     ) -> None:
-        partition = self._partitions.get(tp)
-        if partition is None or partition.position is None:
-            return  # the partition will be read from its beginning
-        if records[0].offset < partition.position:
-            self._reread(partition, f"offset {records[0].offset} follows {partition.position - 1}")
-            return
+        partition = self._partitions[tp]
         for record in records:
             _check_key(record)
-            nbytes = max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
+            nbytes = record.serialized_key_size + record.serialized_value_size
             if partition.shadow is not None:
                 partition.shadow_record(record, nbytes)
                 self._check_size(partition.shadow_bytes)
@@ -832,17 +811,12 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             )
 
     def _check_positions(self) -> None:
-        """Move the positions behind offsets without records, such as transaction markers. A
-        position that went back is in a recreated topic."""
+        """Move the positions behind offsets without records, such as transaction markers."""
         # Unlike `position()`, these calls do not wait for a position that is unknown.
         ends, lags = self._consumer.known_end_offsets(), self._consumer.lag()
         for tp, partition in self._partitions.items():
             end, lag = ends.get(tp), lags.get(tp)
-            if partition.position is None or end is None or lag is None:
-                continue
-            if end - lag < partition.position:
-                self._reread(partition, f"the position went back to {end - lag}")
-            else:
+            if partition.position is not None and end is not None and lag is not None:
                 partition.start_at(end - lag)
 
     def _check_partitions(self) -> None:
@@ -881,50 +855,42 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     def _reread(self, partition: _Partition[TableKey, TableValue], why: str) -> None:
         """Read a partition again. How it is done:
 
-        1. Pause the partition, and drop its records until step 3. The table keeps its entries.
+        1. Pause the partition. The table keeps its entries.
         2. Look up the beginning, in a task, because the leader may be away for long.
-        3. Seek to the beginning. From then on records are applied to `shadow`.
+        3. Seek to the beginning, and resume. The records are applied to `shadow`.
         4. At the end, replace the entries by the shadow, and publish the differences.
 
         If the position is lost again meanwhile, the same task starts again at step 2.
         """
-        if partition.position is None:
-            return
         partition.lose()
         self._rereads += 1
         self._consumer.pause(partition.tp)
         self._log.warning("reading %s again from its beginning: %s", partition.tp, why)
-        if not partition.has_loader:
+        if not partition.is_loading:
             self._start_loader(partition)
 
     def _start_loader(self, partition: _Partition[TableKey, TableValue]) -> None:
-        partition.has_loader = True
+        partition.is_loading = True
         self._tasks.start(self._load(partition), name=f"load-{partition.tp.partition}")
 
     async def _load(self, partition: _Partition[TableKey, TableValue]) -> None:
         tp = partition.tp
         while self._partitions.get(tp) is partition:
-            generation = partition.generation
             try:
-                start = (await self._consumer.beginning_offsets([tp]))[tp]
-                if generation != partition.generation:
-                    continue
-                # Nothing is awaited here: an assigned partition without a position is an error.
-                self._consumer.assign(self._consumer.assignment() | {tp})
-                self._consumer.seek(tp, start)
-                self._consumer.resume(tp)
-                partition.start_at(start)
-                while generation == partition.generation:
-                    if await self._reach_ends([partition]):
-                        partition.has_loader = False
-                        self._end_loading(partition)
-                        self._wake()
+                if partition.position is None:
+                    start = (await self._consumer.beginning_offsets([tp]))[tp]
+                    if self._partitions.get(tp) is not partition:
                         return
-            except KafkaError as error:
-                if not (error.retriable or isinstance(error, KafkaTimeoutError)):
-                    raise
+                    # Nothing is awaited here: an assigned partition without a position is an error.
+                    self._consumer.assign(self._consumer.assignment() | {tp})
+                    self._consumer.seek(tp, start)
+                    self._consumer.resume(tp)
+                    partition.start_at(start)
+                if await self._reach_ends([partition], _has_reached):
+                    self._end_loading(partition)
+                    return
+            except KafkaTimeoutError as error:
                 self._last_error = f"{type(error).__name__}: {error}"
-                await asyncio.sleep(_RETRY)
 
     def _end_loading(self, partition: _Partition[TableKey, TableValue]) -> None:
         shadow = partition.end_loading()
@@ -935,18 +901,25 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             if key not in shadow:
                 self._remove(key, number)
         for key, (value, nbytes, record) in shadow.items():
-            if key in self._values and _is_same(self._values[key], value):
+            if _is_same(self._values.get(key), value):
                 self._put_origin(key, number, nbytes)
             else:
                 self._put(key, value, number, nbytes, record)
 
     # -- waiting -----------------------------------------------------------------------------------
 
+    async def _reach_all_ends(self) -> None:
+        """Wait until the table has all records up to the present ends."""
+        while not await self._reach_ends(list(self._partitions.values()), _is_loaded):
+            pass
+
     async def _reach_ends(
-        self, partitions: list[_Partition[TableKey, TableValue]], *, loaded: bool = False
+        self,
+        partitions: list[_Partition[TableKey, TableValue]],
+        is_done: Callable[[_Partition[TableKey, TableValue], int], bool],
     ) -> bool:
-        """Wait until these partitions have reached their present ends, and with `loaded` until
-        their entries are in the table. Return False if a position was lost meanwhile."""
+        """Wait until `is_done` is true for the present ends of these partitions. Return False if a
+        position was lost meanwhile."""
         generations = [partition.generation for partition in partitions]
         ends: dict[TopicPartition, int] = {}
         while True:
@@ -954,36 +927,71 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             # An outdated leader may have returned the end of a former topic: look again, but never
             # wait for records that were written after the call.
             ends = {tp: min(end, ends.get(tp, end)) for tp, end in found.items()}
+            before = [partition.position for partition in partitions]
             deadline = self._loop.time() + _LOOK_AGAIN
             while self._loop.time() < deadline:
                 self._check_running()
                 if generations != [partition.generation for partition in partitions]:
                     return False
-                if all(_has_reached(p, ends[p.tp], loaded) for p in partitions):
+                if all(is_done(p, ends[p.tp]) for p in partitions):
                     return True
-                await self._progress(deadline)
+                await self._progress.wait()  # `_follow` notifies after each of its rounds
+            stuck = {
+                p.tp: p.position
+                for p, position in zip(partitions, before, strict=True)
+                if p.position is not None and position == p.position < ends[p.tp]
+            }
+            if stuck:
+                ends.update(await self._find_gaps(stuck, ends))
 
-    async def _progress(self, deadline: float) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.add(waiter)
+    async def _find_gaps(
+        self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the positions that have no record between them and the end.
+
+        Compaction removes values that were replaced. If an unclean leader election then loses the
+        values in their place, the log ends with offsets without a record. No fetch moves a position
+        behind them.
+
+        An empty fetch of the table's own consumer does not prove that: with many partitions, a
+        response may be full before it comes to this one, or a quota delays it. So each partition is
+        fetched alone.
+        """
+        gaps: dict[TopicPartition, int] = {}
+        plain = {"key_deserializer": None, "value_deserializer": None, "interceptors": ()}
+        probe = aiokafka.AIOKafkaConsumer(**{**self._options, **plain})
         try:
-            async with timeout_at(deadline):
-                await waiter
-        except asyncio.TimeoutError:
-            pass
-        finally:
-            self._waiters.discard(waiter)
+            async with timeout_at(self._loop.time() + _LOOK_AGAIN), probe:
+                for tp, position in positions.items():
+                    probe.assign([tp])
+                    probe.seek(tp, position)
+                    end = await self._fetch_end(probe, tp)
+                    if end >= ends[tp] and await probe.position(tp) == position:
+                        gaps[tp] = position
+        except (KafkaError, asyncio.TimeoutError):
+            pass  # gaps are looked for again in the next round
+        return gaps
 
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+    async def _fetch_end(
+        self, probe: aiokafka.AIOKafkaConsumer[Any, Any], tp: TopicPartition
+    ) -> int:
+        """Return the end that the first fetch finds, and move the position behind its records."""
+        end = None
+        while end is None:
+            self._check_running()
+            # The records of a fetch are buffered when its end is known, so `getmany()` takes them.
+            end = probe.known_end_offsets()[tp]
+            await probe.getmany(timeout_ms=_IDLE_MS)
+        return end
 
 
-def _has_reached(partition: _Partition[Any, Any], end: int, loaded: bool) -> bool:
-    if loaded and partition.is_loading:
-        return False
+def _has_reached(partition: _Partition[Any, Any], end: int) -> bool:
     return partition.position is not None and partition.position >= end
+
+
+def _is_loaded(partition: _Partition[Any, Any], end: int) -> bool:
+    """Return whether the entries up to an end are in the table."""
+    return not partition.is_loading and _has_reached(partition, end)
 
 
 def _is_same(old: Any, new: Any) -> bool:

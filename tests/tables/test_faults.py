@@ -13,11 +13,13 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     RecordDeserializationError,
+    TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
-from aiokafka.tables import CompactedTable
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.tables import CompactedTable, TableTooLargeError
+from aiokafka.testing import Fail, FakeCluster, Hold
 from tests.tables.support import apply, brief, make_table, read, replay, write
 
 T0 = TopicPartition("t", 0)
@@ -58,6 +60,92 @@ async def test_no_broker_is_away_for_good(cluster: FakeCluster) -> None:
         write(cluster, b"k", b"1")
         await table.read_to_end()
         assert table == {b"k": b"1"}
+
+
+async def test_the_leader_is_away_while_a_partition_is_read_again(cluster: FakeCluster) -> None:
+    write(cluster, b"k", b"1")
+    options: Any = {"default_api_timeout_ms": 1000, "request_timeout_ms": 900}
+    async with make_table(cluster, metadata_max_age_ms=200, **options) as table:
+        with cluster.intercept(ListOffsetsRequest, Fail(LeaderNotAvailableError)):
+            await recreate(cluster)
+            write(cluster, b"k", b"2")
+            await cluster.wait_for(lambda: "KafkaTimeoutError" in str(table.health().last_error))
+            assert table.health().loading == (0, 1)
+        await table.read_to_end()
+        assert table == {b"k": b"2"}
+
+
+@pytest.mark.parametrize("api", [FetchRequest, ListOffsetsRequest])
+async def test_an_error_that_does_not_pass_fails_the_table(cluster: FakeCluster, api: Any) -> None:
+    async with make_table(cluster, metadata_max_age_ms=200) as table:
+        with cluster.intercept(api, Fail(TopicAuthorizationFailedError)):
+            await recreate(cluster)
+            await cluster.wait_for(lambda: table.failure is not None)
+        with pytest.raises(TopicAuthorizationFailedError):
+            await table.read_to_end()
+        assert "TopicAuthorizationFailedError" in str(table.health().last_error)
+
+
+async def test_the_next_leader_has_a_copy_of_a_corrupt_batch() -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", 2, replication_factor=2)
+        cluster.move_leader(T0, 0)
+        async with make_table(cluster) as table:
+            log = cluster.log("t", 0)
+            write(cluster, b"k", b"1")
+            log.corrupt(0)
+            await cluster.wait_for(lambda: "CorruptRecord" in str(table.health().last_error))
+            log.corrupt(0)  # the byte is flipped back
+            cluster.move_leader(T0, 1)
+            await table.read_to_end()
+            assert table == {b"k": b"1"}
+
+
+async def test_a_topic_that_is_read_again_is_too_large(cluster: FakeCluster) -> None:
+    write(cluster, b"k", b"1")
+    async with make_table(cluster, metadata_max_age_ms=200, max_bytes=6) as table:
+        await recreate(cluster)
+        for key in (b"a", b"b", b"c", b"d"):
+            write(cluster, key, b"1")
+        with pytest.raises(TableTooLargeError, match=r"1 keys .* needs 8 bytes"):
+            await table.read_to_end()
+        assert table == {b"k": b"1"}
+
+
+class Incomparable:
+    """A value like an array, whose comparison has no truth value."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+async def test_values_that_cannot_be_compared_are_changes(cluster: FakeCluster) -> None:
+    write(cluster, b"k", b"1")
+    async with make_table(
+        cluster, metadata_max_age_ms=200, value_deserializer=Incomparable
+    ) as table:
+        stream = table.changes()
+        await recreate(cluster)
+        write(cluster, b"k", b"1")
+        (change,) = await read(stream, 1)
+        assert [value and value.data for value in (change.old, change.new)] == [b"1", b"1"]
+
+
+async def test_equal_values_of_another_size(cluster: FakeCluster) -> None:
+    write(cluster, b"k", b"1")
+    write(cluster, b"k", b"1")
+    async with make_table(cluster, metadata_max_age_ms=200, value_deserializer=int) as table:
+        stream = table.changes()
+        await recreate(cluster)
+        write(cluster, b"k", b"0001")
+        write(cluster, b"l", b"1")
+        assert brief(await read(stream, 1)) == [(b"l", None, 1)]
+        assert table.nbytes == 7
 
 
 async def test_a_recreated_topic_is_read_again_and_the_differences_are_changes(
@@ -156,6 +244,42 @@ async def test_a_truncated_log(cluster: FakeCluster) -> None:
             (b"k9", b"9", None),
         ]
         assert table == replay(cluster)
+
+
+def lose_values(cluster: FakeCluster) -> None:
+    """Lose the end of a compacted log. The values before it were removed, so no record is left
+    before the new end."""
+    log = cluster.log("t", 0)
+    log.compact()
+    log.truncate(log.end_offset - 2)
+    cluster.move_leader(T0, 0)
+    assert log.records() == []
+    assert log.end_offset == 2
+
+
+async def test_a_log_that_ends_without_records(cluster: FakeCluster) -> None:
+    for number in range(4):
+        write(cluster, b"k", b"%d" % number)
+    lose_values(cluster)
+    write(cluster, b"q", b"1", 1)
+    async with timeout(60), make_table(cluster) as table:
+        assert table == {b"q": b"1"}
+        await table.read_to_end()
+        write(cluster, b"k", b"1")
+        await table.read_to_end()
+        assert table == {b"q": b"1", b"k": b"1"}
+        assert table.health().rereads == 0
+
+
+async def test_a_compacted_log_is_truncated(cluster: FakeCluster) -> None:
+    for number in range(4):
+        write(cluster, b"k", b"%d" % number)
+    async with timeout(60), make_table(cluster) as table:
+        stream = table.changes()
+        lose_values(cluster)
+        assert brief(await read(stream, 1)) == [(b"k", b"3", None)]
+        await table.read_to_end()
+        assert table.health().loading == ()
 
 
 async def test_retention_overtakes_a_table(cluster: FakeCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -33,6 +34,7 @@ class Trouble:
         calls: list[Any] = [self.write] * 10
         calls += [self._pause, self._pause, self._stop, self._start, self._start, self._move]
         calls += [self._recreate, self._truncate, self._cluster.drop_connections]
+        calls += [partial(self._compact, table)]
         result = self._random.choice(calls)()
         if asyncio.iscoroutine(result):
             await result
@@ -74,6 +76,14 @@ class Trouble:
         log = self._cluster.log("t", number)
         log.truncate(max(0, log.end_offset - self._random.randrange(4)))
         self._cluster.move_leader(("t", number), self._live())
+
+    async def _compact(self, table: CompactedTable[bytes, bytes]) -> None:
+        """Remove old values, and lose records. The table has read the tombstones before: later,
+        nobody could know of those that are lost."""
+        await table.read_to_end()
+        for number in range(PARTITIONS):
+            self._cluster.log("t", number).compact()
+        self._truncate()
 
     async def _cancel(self, task: asyncio.Future[None]) -> None:
         await self._pause()

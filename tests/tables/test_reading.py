@@ -132,6 +132,38 @@ async def test_a_slow_subscriber_is_told_and_others_go_on(cluster: FakeCluster) 
         assert len(await read(other, 10)) == 10
 
 
+async def test_changes_that_were_read_do_not_count(cluster: FakeCluster) -> None:
+    async with make_table(cluster) as table:
+        stream = table.changes(max_records=2, max_bytes=4)
+        for number in range(6):
+            for _ in range(2):  # two bytes each, up to both limits
+                write(cluster, b"k", b"%d" % number)
+            await table.read_to_end()
+            assert stream.pending == 2
+            assert [change.new for change in await read(stream, 2)] == [b"%d" % number] * 2
+
+
+async def test_a_closed_stream_has_no_changes_and_no_error(cluster: FakeCluster) -> None:
+    async with make_table(cluster, max_bytes=50) as table:
+        unread, slow, failed = table.changes(), table.changes(max_records=1), table.changes()
+        for number in range(2):
+            write(cluster, b"k", b"%d" % number)
+        await table.read_to_end()
+        await unread.aclose()
+        await slow.aclose()
+        assert unread.pending == slow.pending == 0
+        assert await anext(slow, None) is None
+        write(cluster, b"k", b"2")
+        await table.read_to_end()
+        assert await anext(unread, None) is None
+        await failed.aclose()
+        write(cluster, b"k", b"v" * 100)
+        with pytest.raises(TableTooLargeError):
+            await table.read_to_end()
+        assert await anext(failed, None) is None
+        assert table.health().subscribers == 0
+
+
 async def test_stop_ends_streams_after_their_changes(cluster: FakeCluster) -> None:
     async with make_table(cluster) as table:
         stream = table.changes()
@@ -267,7 +299,15 @@ async def test_a_failure_reaches_all_that_wait(cluster: FakeCluster) -> None:
             await table.read_to_end()
         with pytest.raises(TableTooLargeError):
             table.changes()
+        # Brokers are not asked after a failure.
+        await cluster.stop_broker(0)
+        for later in (table.read_to_end(), table.read_past()):
+            with pytest.raises(TableTooLargeError):
+                await later
+        assert table == {b"k": b"1"}
+        assert table.nbytes == 2
         health = table.health()
+        assert health.subscribers == 0
         assert health.state == "failed"
         assert "TableTooLargeError" in str(health.last_error)
         assert isinstance(table.failure, TableTooLargeError)
@@ -279,6 +319,29 @@ async def test_a_failure_reaches_all_that_wait(cluster: FakeCluster) -> None:
 async def test_options_that_a_table_sets_itself(cluster: FakeCluster, name: str) -> None:
     with pytest.raises(TypeError, match=f"{name}: a table reads the whole topic"):
         make_table(cluster, **{name: None})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: table[b"k"],
+        iter,
+        len,
+        lambda table: b"k" in table,
+        CompactedTable.snapshot,
+        CompactedTable.changes,
+        CompactedTable.snapshot_and_changes,
+        CompactedTable.read_to_end,
+        CompactedTable.read_past,
+    ],
+)
+async def test_a_table_cannot_be_read_before_start(cluster: FakeCluster, use: Any) -> None:
+    table = make_table(cluster)
+    with pytest.raises(IllegalStateError, match="is not started: use `async with`"):
+        result = use(table)
+        await result
+    health = table.health()
+    assert (health.state, health.lag, health.loading) == ("not started", None, ())
 
 
 async def test_wrong_arguments(cluster: FakeCluster) -> None:
@@ -311,5 +374,13 @@ async def test_a_transaction_whose_markers_are_late(cluster: FakeCluster) -> Non
         cluster.transactions.resume_markers()
         await waiting
         assert table == {b"k0": b"0", b"k1": b"1"}
-        with pytest.raises(ValueError, match="must have an offset in topic 't'"):
-            await table.read_past(written[0]._replace(topic="other"))
+        for wrong in (written[0]._replace(topic="other"), written[0]._replace(offset=-1)):
+            with pytest.raises(ValueError, match="must have an offset in topic 't'"):
+                await table.read_past(wrong)
+        later = written[0]._replace(offset=written[0].offset + 2)  # behind the marker
+        calls = [table.read_past(later, written[0]), table.read_past(written[0], later)]
+        reading = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(1)
+        assert not any(call.done() for call in reading)
+        write(cluster, b"k0", b"later")
+        await asyncio.wait(reading)
