@@ -101,7 +101,8 @@ class ShareFetcher:
 
     def node_healths(self) -> list[NodeHealth]:
         """Return the health of each broker that leads an assigned partition."""
-        return [node.health for node in self._nodes.values()]
+        # A broker that leads no partition any more stays in `_nodes` until its session is closed.
+        return [node.health for node in self._nodes.values() if node.is_leader]
 
     async def close(self, deadline: float) -> None:
         """Send the pending acknowledgements, and close the share sessions, until `deadline` (loop

@@ -272,6 +272,11 @@ class NodeShareSession:
         return self._fetcher is fetcher
 
     @property
+    def is_leader(self) -> bool:
+        """Whether the broker leads a partition of this member."""
+        return bool(self._partitions)
+
+    @property
     def is_unused(self) -> bool:
         """Whether the broker leads no partition of this member, and has no session. A fetch in
         flight counts as a session, because it may open one: a second NodeShareSession for the

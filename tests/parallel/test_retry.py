@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, RejectRecord
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -130,22 +130,25 @@ async def test_waiting_neither_blocks_others_nor_ends_membership(cluster: FakeCl
 
 async def test_what_is_not_to_be_retried(cluster: FakeCluster) -> None:
     await add_topics(cluster)
-    errors: list[Exception] = [KeyError("a"), IndexError("b"), ValueError("c")]
-    for number in range(3):
+    errors: list[Exception] = [KeyError("a"), IndexError("b"), ValueError("c"), RejectRecord("d")]
+    for number in range(4):
         cluster.log("t").append(b"%d" % number)
 
     async def handle(record: Record) -> None:
         raise errors[int(record.value)]
 
     async with make_producer(cluster) as producer:
-        retry = RetryTopics(producer, [3_600_000], retry_on=[LookupError], never_retry=[IndexError])
+        retry = RetryTopics(
+            producer, [3_600_000], retry_on=[LookupError, RejectRecord], never_retry=[IndexError]
+        )
         consumer = make_consumer(cluster, "t")
         async with ParallelConsumer(consumer, retry=retry, commit_interval_ms=20) as parallel:
             runs = Runs(parallel, handle)
-            await until(lambda: committed(cluster)[0] == 3)
+            await until(lambda: committed(cluster)[0] == 4)
             await runs.stop()
     assert [record.value for record in written(cluster, "t-retry-1")] == [b"0"]
-    assert sorted(record.value for record in written(cluster, "t-dead-letter")) == [b"1", b"2"]
+    dead = sorted(record.value for record in written(cluster, "t-dead-letter"))
+    assert dead == [b"1", b"2", b"3"]
 
 
 async def test_nothing_is_committed_before_the_copy_is_acknowledged(cluster: FakeCluster) -> None:

@@ -11,11 +11,13 @@ from aiokafka import AcknowledgeType, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     CorruptRecordError,
+    GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     KafkaProtocolError,
     ShareSessionNotFound,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.share_groups import (
     LeaderIdAndEpoch,
@@ -97,6 +99,35 @@ async def test_an_unreadable_range_takes_no_memory_per_offset(
     assert consumer.health().failed_acknowledgements == 2**60 + 1
 
 
+async def test_records_behind_an_invalid_header_are_released(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Another member may be able to read them."""
+    fill(cluster, 1)
+    consumer = await start()
+    cluster.intercept(ShareFetchRequest, acquire((0, 0), records=bytes(100)), times=1)
+    with pytest.raises(CorruptRecordError):
+        async with timeout(30):
+            await consumer.getone()
+    (again,) = await take(consumer, 1, seconds=5)
+    assert (again.offset, again.delivery_count) == (0, 2)
+
+
+async def test_an_error_of_two_brokers_is_raised_once(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("u", assignment={0: [1]})
+    fill(cluster, 1)
+    cluster.log("u").append(b"u")
+    consumer = await start("t", "u")
+    for record in await take(consumer, 2):
+        consumer.acknowledge(record)
+    with cluster.intercept(ShareAcknowledgeRequest, Fail(GroupAuthorizationFailedError)):
+        outcomes = await consumer.commit()
+    assert {type(each) for each in outcomes.values()} == {GroupAuthorizationFailedError}
+    with pytest.raises(GroupAuthorizationFailedError):
+        await consumer.getone()
+    assert len(await take(consumer, 2)) == 2
+
+
 async def test_a_response_without_a_lock_timeout_has_usable_records(
     cluster: FakeCluster, start: Start
 ) -> None:
@@ -128,6 +159,18 @@ async def test_a_partition_that_fails_for_long_is_fetched_ever_less(
 
     consumer = await start()
     with cluster.intercept(ShareFetchRequest, Edit(fail)):
+        assert await consumer.getmany(timeout_ms=20_000) == {}
+    assert 10 <= cluster.count(ShareFetchRequest) < 50
+    fill(cluster, 1)
+    assert offsets(await take(consumer, 1)) == [0]
+
+
+@pytest.mark.parametrize("error", [ShareSessionNotFound, UnknownError])
+async def test_a_session_that_is_rejected_for_long_is_opened_ever_less(
+    cluster: FakeCluster, start: Start, error: Any
+) -> None:
+    consumer = await start()
+    with cluster.intercept(ShareFetchRequest, Fail(error)):
         assert await consumer.getmany(timeout_ms=20_000) == {}
     assert 10 <= cluster.count(ShareFetchRequest) < 50
     fill(cluster, 1)
@@ -177,6 +220,26 @@ async def test_a_partition_that_returns_during_the_first_fetch_has_one_session(
         if seen.broker_id == 0
     ]
     assert epochs == list(range(len(epochs)))
+
+
+async def test_acknowledgements_fail_if_the_response_lacks_their_partition(
+    cluster: FakeCluster, start: Start
+) -> None:
+    def forget(response: Any) -> None:
+        response.responses = []
+
+    fill(cluster, 2)
+    consumer = await start()
+    first, second = await take(consumer, 2)
+    consumer.acknowledge(first)
+    with cluster.intercept(ShareAcknowledgeRequest, Edit(forget)):
+        outcome = (await consumer.commit())[T0]
+    assert isinstance(outcome, UnknownTopicOrPartitionError)
+    assert "lacks the partition" in str(outcome)
+    consumer.acknowledge(second)
+    with cluster.intercept(ShareFetchRequest, Edit(forget), times=1):
+        assert await consumer.getmany(timeout_ms=1000) == {}
+    assert isinstance((await consumer.commit())[T0], UnknownTopicOrPartitionError)
 
 
 async def test_stop_sends_no_renewals(cluster: FakeCluster, start: Start) -> None:

@@ -456,6 +456,14 @@ async def test_readers_share_the_records(cluster: FakeCluster, start: Start) -> 
     assert sorted(offsets(await asyncio.gather(*others))) == [0, 1, 2, 3]
 
 
+async def test_a_reader_waits_longer_than_a_fetch(cluster: FakeCluster, start: Start) -> None:
+    consumer = await start()
+    reading = asyncio.ensure_future(consumer.getone())
+    await cluster.wait_for(lambda: cluster.count(ShareFetchRequest) > 3)
+    fill(cluster, 1)
+    assert (await reading).offset == 0
+
+
 async def test_no_fetch_without_a_reader(cluster: FakeCluster, start: Start) -> None:
     fill(cluster, 1)
     consumer = await start()
@@ -606,6 +614,35 @@ async def test_deserializers_may_await(cluster: FakeCluster, start: Start) -> No
         consumer.acknowledge(record)
     assert await consumer.commit() == {T0: None}
     assert await is_empty(consumer)
+
+
+async def test_records_of_a_cancelled_call_keep_their_order(
+    cluster: FakeCluster, start: Start
+) -> None:
+    is_waiting, may_end = asyncio.Event(), asyncio.Event()
+    may_end.set()
+
+    async def decode(data: bytes) -> int:
+        if data == b"4":
+            is_waiting.set()
+            await may_end.wait()
+        return int(data)
+
+    fill(cluster, 5)
+    consumer = await start(value_deserializer=decode)
+    for record in await take(consumer, 5):
+        kind = AcknowledgeType.ACCEPT if record.offset % 2 else AcknowledgeType.RELEASE
+        consumer.acknowledge(record, kind)
+    await consumer.commit()
+    is_waiting.clear()
+    may_end.clear()
+    reading = asyncio.ensure_future(consumer.getmany(timeout_ms=10_000))
+    await is_waiting.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    may_end.set()
+    assert offsets(await take(consumer, 3)) == [0, 2, 4]
 
 
 async def test_handlers_wait_for_their_own_deserializer(cluster: FakeCluster, start: Start) -> None:

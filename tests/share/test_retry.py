@@ -172,6 +172,32 @@ async def test_a_member_holds_the_waiting_records_of_one_fetch(
     await running.stop()
 
 
+async def test_a_partition_is_fetched_again_when_all_its_waiting_records_are_due(
+    cluster: FakeCluster,
+    start: Start,
+    retry: RetryTopics[Any, Any],
+    wall_time: Callable[[], float],
+) -> None:
+    """Although records that are due earlier are behind one that is due later."""
+    log = cluster.log("t-retry-1")
+    due = [20, 5, 10]
+    now = wall_time()
+    for seconds in due:
+        info = RetryInfo("t", 0, 0, 0, 1, int((now + seconds) * 1000), "", "")
+        log.append(b"%d" % seconds, headers=tuple(info.headers()))
+    done: list[tuple[int, int]] = []
+
+    async def handle(record: Record) -> None:
+        done.append((int(record.value), round(wall_time() - now)))
+
+    running = Processing(await start("t-retry-1"), handle, retry=retry)
+    await cluster.wait_for(lambda: events(cluster, "acquired", "t-retry-1") == [0, 1, 2])
+    log.append(b"0", timestamp_ms=0)
+    await cluster.wait_for(lambda: len(done) == 4, timeout_s=60)
+    await running.stop()
+    assert done == [(5, 5), (10, 10), (20, 20), (0, 20)]
+
+
 async def test_a_copy_is_acknowledged_before_its_record_is_accepted(
     cluster: FakeCluster, start: Start, retry: RetryTopics[Any, Any]
 ) -> None:

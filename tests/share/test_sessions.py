@@ -24,7 +24,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest, ShareFetchRequest
+from aiokafka.share.session import ShareSession
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
 from tests.support.share import T0, Start, fill, is_empty, offsets, take
 
@@ -52,13 +54,16 @@ async def test_acknowledgements_of_a_lost_connection_fail(
     assert await is_empty(consumer)
 
 
+@pytest.mark.parametrize("is_noticed", [True, False])
 async def test_records_of_a_dropped_connection_are_delivered_again(
-    cluster: FakeCluster, start: Start
+    cluster: FakeCluster, start: Start, is_noticed: bool
 ) -> None:
     fill(cluster, 3)
     consumer = await start()
     records = await take(consumer, 3)
     cluster.drop_connections(0)
+    if is_noticed:
+        await asyncio.sleep(1)
     for record in records:
         consumer.acknowledge(record)
     assert isinstance((await consumer.commit())[T0], KafkaConnectionError)
@@ -120,6 +125,18 @@ async def test_acknowledgements_are_sent_without_a_fetch(
     assert await consumer.commit() == {T0: None}
 
 
+async def test_acknowledgements_without_a_pause_are_sent_meanwhile(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 100)
+    consumer = await start()
+    types = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+    for record in await take(consumer, 100):
+        consumer.acknowledge(record, types[record.offset % 2])
+        await asyncio.sleep(0.01)
+    assert 10 <= cluster.count(ShareAcknowledgeRequest) <= 25
+
+
 async def test_acknowledgements_of_a_moved_partition_fail(
     cluster: FakeCluster, start: Start
 ) -> None:
@@ -137,6 +154,23 @@ async def test_acknowledgements_of_a_moved_partition_fail(
         consumer.acknowledge(record)
     assert await consumer.commit() == {T0: None}
     assert await is_empty(consumer)
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+async def test_a_response_names_the_next_leader(
+    cluster: FakeCluster, start: Start, is_acknowledged: bool
+) -> None:
+    fill(cluster, 1)
+    consumer = await start()
+    (record,) = await take(consumer, 1)
+    cluster.move_leader(T0, 1)
+    with cluster.intercept(MetadataRequest, Silence()):
+        if is_acknowledged:
+            consumer.acknowledge(record)
+            assert "has moved" in str((await consumer.commit())[T0])
+        (again,) = await take(consumer, 1, seconds=5)
+    consumer.acknowledge(again)
+    assert await consumer.commit() == {T0: None}
 
 
 async def test_an_acknowledgement_that_cannot_be_stored_is_sent_again(
@@ -227,6 +261,35 @@ async def test_a_session_that_is_being_closed_returns_no_more_records(
     assert (record.offset, record.delivery_count) == (1, 2)
     consumer.acknowledge(record)
     assert await consumer.commit() == {T0: None}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_request_with_renewals_of_some_partitions_says_so(
+    cluster: FakeCluster, start: Start, is_first: bool
+) -> None:
+    await cluster.create_topic("u", assignment={0: [0]})
+    fill(cluster, 1)
+    cluster.log("u").append(b"u")
+    consumer = await start("t", "u")
+    records = sorted(
+        await take(consumer, 2), key=lambda record: cluster.state.topics[record.topic].topic_id
+    )
+    renewed, accepted = records if is_first else records[::-1]
+    consumer.acknowledge(renewed, AcknowledgeType.RENEW)
+    consumer.acknowledge(accepted)
+    assert set((await consumer.commit()).values()) == {None}
+    (seen,) = cluster.requests(ShareAcknowledgeRequest)
+    assert len(seen.request.topics) == 2
+    assert seen.request.is_renew_ack
+
+
+def test_the_epoch_after_the_last_one_opens_no_session() -> None:
+    session = ShareSession()
+    assert not session.is_open
+    session.advance()
+    session.epoch = 2**31 - 1
+    session.advance()
+    assert (session.epoch, session.is_open) == (1, True)
 
 
 async def test_a_commit_ends_at_its_timeout(cluster: FakeCluster, start: Start) -> None:
@@ -359,6 +422,20 @@ async def test_a_broker_that_stops_loses_its_records_only(
     assert {tp.topic: error is None for tp, error in outcomes.items()} == {"t": False, "u": True}
 
 
+async def test_a_broker_that_leads_nothing_any_more_is_forgotten(
+    cluster: FakeCluster, start: Start
+) -> None:
+    consumer = await start(request_timeout_ms=1000)
+    reading = asyncio.ensure_future(consumer.getone())
+    await cluster.wait_for(lambda: cluster.count(ShareFetchRequest) > 1)
+    with cluster.intercept(ShareFetchRequest, Silence(), broker=0):
+        await cluster.wait_for(lambda: "broker 0" in str(consumer.health().unreachable).lower())
+        cluster.move_leader(T0, 1)
+        fill(cluster, 1)
+        assert (await reading).offset == 0
+        await cluster.wait_for(lambda: consumer.health().unreachable == (), timeout_s=60)
+
+
 async def test_released_by_hand_is_delivered_at_once(cluster: FakeCluster, start: Start) -> None:
     fill(cluster, 1)
     consumer = await start()
@@ -438,6 +515,20 @@ async def test_only_acquired_records_of_a_batch_are_delivered(
     for record in records:
         consumer.acknowledge(record)
     assert await consumer.commit() == {T0: None}
+
+
+async def test_a_renewal_that_was_not_sent_gives_way_to_a_range(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 3)
+    consumer = await start()
+    records = await take(consumer, 3)
+    consumer.acknowledge(records[1], AcknowledgeType.RENEW)
+    for record in records:
+        consumer.acknowledge(record)
+    assert await consumer.commit() == {T0: None}
+    assert consumer.metrics().value("records-accepted-total") == 3
+    assert await is_empty(consumer)
 
 
 async def test_a_renewal_that_was_not_sent_gives_way_to_the_acknowledgement(
