@@ -129,6 +129,17 @@ class Members:
         """Return the records with an accepted handling."""
         return {place for place, each in self.each() if is_accepted(each)}
 
+    def is_stale(self, handling: Handling, of_record: list[Handling]) -> bool:
+        """Return whether a member of Java handled the record after a later delivery had begun.
+
+        Java's consumer hands out what it has fetched, even if the lock has expired meanwhile; ours
+        drops such a record. The broker ignores the acknowledgement, if the record is finished.
+        """
+        return self.all[handling.member].is_java and any(
+            each.delivery_count > handling.delivery_count and each.began_at < handling.began_at
+            for each in of_record
+        )
+
     def each(self) -> Iterator[tuple[Place, Handling]]:
         for member in self.all:
             for place, some in member.handlings.items():
@@ -167,13 +178,16 @@ def account(members: Members, written: set[Place]) -> str:
     for place, handling in members.each():
         by_place[place].append(handling)
     killed = {member.number for member in members.all if member.is_killed}
-    java = {member.number for member in members.all if member.is_java}
     lost = written - by_place.keys()
     assert not lost, f"{len(lost)} records were not handled: {sorted(lost)[:10]}"
     assert by_place.keys() == written
     reasons = {"released": 0, "failed": 0, "killed": 0, "late": 0}
     for place, some in by_place.items():
-        accepted = [each for each in some if is_accepted(each) and not is_late(each, some)]
+        accepted = [
+            each
+            for each in some
+            if is_accepted(each) and not (is_late(each, some) or members.is_stale(each, some))
+        ]
         others = [each for each in some if each not in accepted]
         assert len(accepted) <= 1, f"{place} was accepted twice: {some}"
         for each in others:
@@ -190,13 +204,10 @@ def account(members: Members, written: set[Place]) -> str:
         if not accepted:
             assert any(not (each.is_released and each.outcome == "S") for each in others), some
         for each in accepted:
-            # Java's consumer hands out what it has fetched even if the lock has expired meanwhile.
-            # Such a record is of an earlier delivery than the accepted one; ours drops it.
             late = [
                 other
                 for other in some
-                if other.began_at > each.ended_at
-                and not (other.member in java and other.delivery_count < each.delivery_count)
+                if other.began_at > each.ended_at and not members.is_stale(other, some)
             ]
             assert not late, f"{place} was delivered after it had been accepted: {some}"
     redelivered = sum(len(some) - 1 for some in by_place.values())
