@@ -118,7 +118,7 @@ def first_step(result: Any) -> Any:
             driver: Any = _idle_drivers.pop()
         except IndexError:
             driver = _new_driver()
-        # An exception ends the driver, too.
+        # If `send()` raises, the driver has ended, so it does not return to `_idle_drivers`.
         yielded = driver.send(result)
         if driver.gi_yieldfrom is not None:
             raise Suspended(result, yielded, driver)

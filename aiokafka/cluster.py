@@ -284,7 +284,7 @@ class ClusterMetadata:
         return self._partition_set(topic) if known is None else known
 
     def partition_ids(self, topic: str) -> tuple[int, ...]:
-        """Return the numbers of all partitions of `topic`, ascending, () if the topic is
+        """Return the numbers of all partitions of `topic`, ascending; () if the topic is
         unknown.
         """
         return self._partition_tuples.get(topic) or self._partition_tuple(topic)

@@ -69,7 +69,8 @@ __all__ = [
 log = logging.getLogger("aiokafka.tables")
 
 _MEBIBYTE = 1024 * 1024
-# Records that are applied between two rounds of the event loop.
+# Maximum number of records that one call of `getmany()` returns, and that are then applied without
+# letting other tasks run.
 _BATCH = 500
 # Milliseconds that a call of `getmany()` waits. Behind the last record there may be transaction
 # markers only: positions that pass them wake no call, so they are checked after each call.

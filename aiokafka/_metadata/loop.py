@@ -89,7 +89,8 @@ class AbsenceLog:
 
         Returns the unknown topics that are not logged yet, because too few responses report them.
         """
-        absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
+        used = dict.fromkeys(topics)
+        absent = {name: cluster.topic_error(name) for name in used if is_absent(cluster, name)}
         self._brokers = max(1, len(cluster.node_ids))
         denials, self._denials = self._denials, {}
         logged, self._logged = self._logged, {}
@@ -110,9 +111,11 @@ class AbsenceLog:
                     advice %= self.brokers_asked(name)
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in logged.keys() - absent.keys():
-            # Log only an available topic: without known partitions, the topic went out of use.
             if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
+            elif name in used:
+                # The topic has a temporary error now: log it when it is there.
+                self._logged[name] = logged[name]
         return undecided
 
     def brokers_asked(self, topic: str) -> str:

@@ -91,8 +91,8 @@ def _at(moment: float) -> Place:
 
 
 def numbers(text: str) -> list[int]:
-    """Parse partition numbers such as 0,3-5. Raises ValueError for other texts, and for numbers
-    above a million."""
+    """Parse partition numbers such as 0,3-5. Raises ValueError for other texts, and for a range
+    that ends above a million."""
     found: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())

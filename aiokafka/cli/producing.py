@@ -84,8 +84,8 @@ class Sending:
         self._batches_fit: bool | None = None
         self._keyless_partition = random.randrange(1_000_000)
         # Batches that are not sent yet, by partition, each with the position of its first record in
-        # the input (from 1). The partition ANY is for lines that are read at once and have no key
-        # at all: the producer chooses their partition.
+        # the input (from 1). If no line of a read has a key, its lines go to the partition ANY: the
+        # producer chooses the partition when the batch is sent.
         self._open: dict[int, tuple[BatchBuilder, int]] = {}
         self._read_count = 0
         # Futures of sent records or batches, each with the position of its first record in the

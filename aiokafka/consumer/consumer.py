@@ -872,7 +872,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if self._subscription.subscription is None:
             raise _no_subscription()
         if wanted is None and self._queue.buffer.interceptor is not None:
-            # Call plain interceptors as `getone()` does: `intercept_one()` takes longer.
+            # `next()` calls the interceptors itself, unless they may be `async`. This is faster
+            # than `intercept_one()` below.
             record = self._queue.next()
             if record is not None:
                 return record
@@ -1494,7 +1495,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return self._monitor.health()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the metrics of the consumer, at any time."""
+        """Return the metrics of the consumer. May be called before `start()` and after `stop()`."""
         from aiokafka.consumer._metrics import read_consumer
 
         now, buffer, waited = self._loop.time(), self._queue.buffer, self._waited

@@ -90,7 +90,7 @@ class _Node:
         sources: CredentialSources,
     ) -> None:
         self.endpoint = endpoint
-        # Negative ids stand for bootstrap servers, and do not appear in messages.
+        # Negative ids stand for bootstrap servers, and do not appear in log or error messages.
         known = node_id if node_id >= 0 else None
         self.connector = Connector(config, *endpoint.address, endpoint.label, known, sources)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)

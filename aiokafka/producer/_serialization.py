@@ -26,8 +26,8 @@ _Outcome = tuple[Any, Any, Headers, Coroutine[Any, Any, Serialized] | None]
 def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
     """Return the serializers of a producer, each of any form; see `adapt_serializer()`.
 
-    `Serializers.serialize` runs for each record. So there is a subclass for each case, which need
-    not check for each record which serializers exist and which of them take a context.
+    `Serializers.serialize` runs for each record. So the two most frequent cases, a value serializer
+    alone with or without a context, have subclasses that check nothing about the serializers then.
     """
     key, key_takes_context = adapt_serializer(key_serializer)
     value, value_takes_context = adapt_serializer(value_serializer)

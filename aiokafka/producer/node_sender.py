@@ -301,8 +301,8 @@ class BatchCompression:
                 self.has_more = True
                 return False
             batch = self._node.seal_next(self.queues.popleft(), now)
-            # Do not count a batch that is compressed already: it may not be part of this request,
-            # for example because it backs off.
+            # Do not count a batch that is compressed already: this request may lack the batch, for
+            # example because the batch backs off.
             if batch is not None and not batch.builder.compressed_size:
                 self._left -= self._compress(batch)
         if self.queues:

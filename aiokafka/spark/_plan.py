@@ -357,11 +357,12 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Return the start offsets of a batch. For the first batch of a query, this source stores
-        them in `end` too: Spark may repeat this batch after a restart.
+        """Return the start offsets of a batch. For the first batch of a query, `end` has them too:
+        `end()` has stored them there, because Spark may repeat this batch after a restart.
 
-        Raises ValueError if Spark repeats a first batch whose `end` lacks them, because another
-        source (such as Spark's Kafka source) has stored it, and the options give no fixed start.
+        Raises ValueError if Spark repeats a first batch whose `end` has no start offsets, because
+        another source (such as Spark's Kafka source) has made `end`, and the options give no fixed
+        start.
         """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)

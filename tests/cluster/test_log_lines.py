@@ -12,7 +12,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._log import SubjectLog
 from aiokafka._subject import Subject
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.testing import Edit, FakeCluster
 
@@ -120,6 +124,28 @@ async def test_a_missing_topic_is_told_at_once_and_once(caplog: pytest.LogCaptur
             await cluster.create_topic("misspelt")
             await client.force_metadata_update()
     assert lines(caplog)[-1] == "Client c: Topic 'misspelt' is there now"
+
+
+async def test_a_topic_without_a_leader_yet_is_told_when_it_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def leaderless(response: Any) -> None:
+        for topic in response.topics:
+            topic.error_code = LeaderNotAvailableError.errno
+            topic.partitions = []
+
+    async with FakeCluster(config=NO_CREATION) as cluster:
+        client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers, client_id="c")
+        async with client:
+            await client.add_topic("late")
+            await client.force_metadata_update()
+            assert len(lines(caplog, logging.WARNING)) == 1
+            await cluster.create_topic("late")
+            cluster.intercept(MetadataRequest, Edit(leaderless), times=1)
+            await client.force_metadata_update()
+            assert len(lines(caplog)) == 1
+            await client.force_metadata_update()
+    assert lines(caplog)[1:] == ["Client c: Topic 'late' is there now"]
 
 
 async def test_rights_that_are_missing_are_told(caplog: pytest.LogCaptureFixture) -> None:

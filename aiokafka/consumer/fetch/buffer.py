@@ -616,8 +616,9 @@ class FetchBuffer:
         if record is None:
             self._end_turn(chunk)
             return None
-        # If `call` is the latest call already, another task has read a record of the partition
-        # since the latest call began, and is still processing it: keep `finished`.
+        # If `state.call` is the latest call already, an earlier record of the partition was read
+        # since that call began, by another task or by this call (an interceptor dropped the
+        # record). The application may not have finished it: keep `finished`.
         if state.call != self.call:
             state.call = self.call
             state.finished = before

@@ -301,7 +301,8 @@ class _Sharing:
                 self._move_along(chain)
             else:
                 # `seen` has all members that could give partitions to the poorest members, directly
-                # or along a chain, and none of these members has two partitions more.
+                # or along a chain, and none of these members has two partitions more
+                # than they.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:

@@ -156,8 +156,9 @@ def _match_joined(
     racks: Mapping[str, str],
     replicas: Sequence[Mapping[int, frozenset[str]]],
 ) -> None:
-    """Assign each number to the first member that may get it from all of these topics, and whose
-    rack has a replica of it for all of them. A member without a rack matches every partition."""
+    """Assign each partition number, in all of these topics, to the first member that has room for
+    it and whose rack has a replica of this partition of every topic. Members without a rack match
+    every partition. Numbers for which no member matches stay unassigned."""
     first = topics[0]
     places = {taker: place for place, taker in enumerate(first.given)}
     waiting: dict[str | None, deque[str]] = {}

@@ -159,7 +159,8 @@ _BROKERS = 1
 def describe_cluster(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe the live brokers, and on request the stopped brokers as fenced (KIP-700)."""
+    """Describe the live brokers (KIP-700), and on request the stopped brokers as fenced
+    (KIP-1073)."""
     if request.endpoint_type != _BROKERS:
         return refuse(context, request, errors.MismatchedEndpointType.errno)
     state = context.state
