@@ -11,9 +11,10 @@ import re
 import sys
 import traceback
 import warnings
-from asyncio import current_task
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property, partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
 from aiokafka._compat import timeout_at
@@ -470,6 +471,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._waited = 0.0  # seconds in which `getone()` and `getmany()` waited for records
         self._stopping = asyncio.Lock()
         self._is_finished = False
+        # The task that reads, as a weak reference, and its thread.
+        self._reader: Callable[[], asyncio.Task[Any] | None] = _no_task
+        self._reader_thread = 0
 
     def __repr__(self) -> str:
         group = f" group_id={self._given.group_id!r}" if self._given.group_id else ""
@@ -651,7 +655,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Return whether the caller is the task that called `_begin_call()` last."""
         # With the loop as argument, `current_task()` makes no system call before CPython 3.12, but
         # returns a task also in another thread.
-        return self._queue.buffer.is_reader(current_task(self._loop))
+        task = asyncio.current_task(self._loop)
+        return task is not None and task is self._reader() and self._reader_thread == get_ident()
 
     async def _finish(self, deadline: float, leave: bool | None) -> None:
         """Commit and leave until `deadline` (loop time) at most, then end the tasks and close the
@@ -843,8 +848,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """
         # Use the fast path only in the task that called `_begin_call()` last. For another task,
         # `_begin_call()` must first check the event loop, and register the task as the reader.
-        if not partitions:
-            record = self._queue.next_for(current_task(self._loop))
+        if not partitions and self._is_reader():
+            record = self._queue.next()
             if record is not None:
                 return record
         return await self._read_one(partitions)
@@ -1071,9 +1076,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._check()
         else:
             self._check_can_read()
-            task = current_task()
+            task = asyncio.current_task()
             if task is not None:
-                self._queue.buffer.set_reader(task)
+                self._reader, self._reader_thread = weakref.ref(task), get_ident()
         now, buffer = self._loop.time(), self._queue.buffer
         # Count the call before the await, so that an auto-commit during the await includes the
         # records that count as finished now.
@@ -1364,10 +1369,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                     entries[state.tp] = OffsetAndMetadata(position, "", epoch)
         else:
             entries = offsets_to_commit(offsets)
-            for tp in entries:
-                if tp not in assignment.tps:
-                    opening = "" if assignment else "No partitions assigned: "
-                    self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
+            opening = "" if assignment else "No partitions assigned: "
+            refusal = opening + "Partition {} is not assigned"
+            for tp, entry in entries.items():
+                found = assignment.get(tp)
+                if found is None:
+                    found = self._subscription.assigned_state(tp, refusal)
+                # If the application gave no leader epoch, commit the epoch of the record before
+                # the offset.
+                if entry.leader_epoch < 0 and (epoch := found.epoch_before(entry.offset)) >= 0:
+                    entry.leader_epoch = epoch
         if entries:
             try:
                 await self._membership.commit_offsets(assignment, entries)
@@ -1550,6 +1561,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     @rebalance_listener.setter
     def rebalance_listener(self, listener: ConsumerRebalanceListener | None) -> None:
         self._subscription.replace_listener(listener)
+
+
+def _no_task() -> None:
+    """Return None: used in place of the weak reference to the reading task until a task reads."""
 
 
 def _no_subscription() -> IllegalStateError:

@@ -204,7 +204,7 @@ class BatchCompletion:
         if not was_done:
             self.pending.finish(batch)
         self.accumulator.memory.release(batch.release())
-        if result is not None and batch.attempts == 1:
+        if result is not None and batch.attempts == 1 and batch.builder.is_large:
             batch.builder.recycle()
         if queue.waiting:
             self._send_next(queue)

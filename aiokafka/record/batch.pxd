@@ -24,6 +24,7 @@ cdef class SpareBuffers:
 cdef class RecordBatchBuilder:
     cdef readonly int compression
     cdef readonly Py_ssize_t size_limit
+    cdef readonly bint is_large
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t record_count
     cdef readonly int64_t first_timestamp

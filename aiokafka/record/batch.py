@@ -116,6 +116,8 @@ class RecordBatchBuilder:
         self._batch: memoryview | None = None
         self._identity: tuple[int, int, int, bool] | None = None
         self._spare = spare
+        self.is_large = False
+        """Whether the buffer is large enough for `recycle()`."""
         self._is_reused = False
 
     def raise_limit(self, size_limit: int) -> None:
@@ -258,6 +260,7 @@ class RecordBatchBuilder:
         if capacity > self._capacity:
             mem.resize(self._buffer, capacity)
             self._capacity = capacity
+        self.is_large = self._capacity >= _LEAST_REUSED
 
     def build(
         self,

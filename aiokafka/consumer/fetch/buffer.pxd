@@ -51,11 +51,7 @@ cdef class FetchBuffer:
     cdef FetchedPartition _current
     cdef object _queues
     cdef object _failures
-    cdef object _reader
-    cdef object _reader_thread
 
-    cpdef bint is_reader(self, object task) except -1
-    cpdef object next_for(self, object task)
     cpdef add(self, PartitionState state, RecordReader reader, PinnedResponse response)
     @cython.locals(chunk=FetchedPartition)
     cpdef discard(self, PartitionState state)

@@ -5,10 +5,8 @@ Compiled if possible, since `next()` and `RecordIterator` run once per record.
 
 from __future__ import annotations
 
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Coroutine
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import _cpython
@@ -19,8 +17,6 @@ from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aiokafka.consumer.fetch.node import NodeFetcher
 
 __all__ = ["FetchBuffer", "FetchedPartition", "PinnedResponse", "RecordIterator"]
@@ -134,9 +130,6 @@ class FetchBuffer:
         self._room = 0
         self._before = []
         self._has_raised = False
-        # The task that reads, as a weak reference, and its thread.
-        self._reader: Callable[[], asyncio.Task[Any] | None] = _no_task
-        self._reader_thread = 0
 
     # -- filling -----------------------------------------------------------------------------------
 
@@ -283,18 +276,6 @@ class FetchBuffer:
         """Set whether `next()` and `take_now()` may return records. If not, they always return
         None."""
         self.fast_path = is_open
-
-    def set_reader(self, task: asyncio.Task[Any]) -> None:
-        """Open the fast path for `task`, which runs in this thread, and for no other task."""
-        self._reader, self._reader_thread = weakref.ref(task), get_ident()
-
-    def is_reader(self, task: asyncio.Task[Any] | None) -> bool:
-        """Return whether `task` is the argument of the last `set_reader`, called in this thread."""
-        return task is not None and task is self._reader() and self._reader_thread == get_ident()
-
-    def next_for(self, task: asyncio.Task[Any] | None) -> ConsumerRecord[Any, Any] | None:
-        """Return `next()` for the reader; None for any other task (see `is_reader`)."""
-        return self.next() if self.is_reader(task) else None
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the current record set; the fast path of `next_of(None)`.
@@ -751,10 +732,6 @@ def _locate(error: CorruptRecordError, tp: TopicPartition, batch_end: int) -> No
         error.next_offset = batch_end
         where += f"; seek to {batch_end} to go past it"
     error.args = (where,)
-
-
-def _no_task() -> None:
-    """Return None: used in place of the weak reference to the reading task until a task reads."""
 
 
 def _is_served(state: PartitionState, wanted: Wanted) -> bool:

@@ -112,7 +112,7 @@ class RecordQueue:
     interceptors process records. Does not call the fetchers or the group: fetchers call
     `announce()`, and the group calls `hold()` and `release()`.
 
-    `next_for` (`FetchBuffer.next_for`) is the fast path of `getone()`, `take_now` the fast path of
+    `next` (`FetchBuffer.next`) is the fast path of `getone()`, `take_now` the fast path of
     `getmany()`. Both return None while records are withheld, after a failure of background work,
     and while there is an error to raise.
     """
@@ -120,7 +120,6 @@ class RecordQueue:
     def __init__(self) -> None:
         self.buffer = FetchBuffer()
         self.next = self.buffer.next
-        self.next_for = self.buffer.next_for
         self.take_now = self.buffer.take_now
         self.positions = Signal()
         """Notified when a position became known, or its look-up failed."""

@@ -552,16 +552,7 @@ class GroupMembership(CoordinatorNames):
         if isinstance(offsets, AllPositions):
             await self.commits.commit_positions(offsets, deadline)
         else:
-            with_epochs = {tp: self._with_epoch(tp, entry) for tp, entry in offsets.items()}
-            await self.commits.commit(with_epochs, deadline)
-
-    def _with_epoch(self, tp: TopicPartition, entry: OffsetAndMetadata) -> OffsetAndMetadata:
-        """Return `entry` with the leader epoch of the record before its offset, unless the
-        application gave a leader epoch."""
-        state = self._subscriptions.assignment.get(tp)
-        if entry.leader_epoch >= 0 or state is None:
-            return entry
-        return OffsetAndMetadata(entry.offset, entry.metadata, state.epoch_before(entry.offset))
+            await self.commits.commit(offsets, deadline)
 
     def refuse_revoked(self) -> None:
         """Raise the error of `GroupCommits.refuse_revoked()`, or the error that ended the
