@@ -15,10 +15,9 @@ from aiokafka import AcknowledgeType, RejectRecord, ShareRecord
 from aiokafka._compat import timeout
 from aiokafka.errors import InvalidRecordState, RecordDeserializationError, UnsupportedVersionError
 from aiokafka.interceptors import ConsumerInterceptor
-from aiokafka.protocol.messages.metadata import ApiVersionsRequest
 from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest, ShareFetchRequest
-from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
-from tests.support.share import T0, Start, fill, is_empty, offsets, take
+from aiokafka.testing import Delay, Fail, FakeCluster, Hold
+from tests.support.share import T0, Start, fill, is_empty, offsets, take, without_renewals
 
 LOCK = 10.0
 IMPLICIT: Any = {"share_acknowledgement_mode": "implicit"}
@@ -71,12 +70,7 @@ async def test_an_acknowledgement_after_its_lock_fails(cluster: FakeCluster, sta
 async def test_brokers_without_renewals_lead_to_a_warning(
     cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def without_renewals(response: Any) -> None:
-        for api in response.api_keys:
-            if api.api_key == ShareAcknowledgeRequest.API_KEY:
-                api.max_version = 1  # as in Kafka 4.1
-
-    cluster.intercept(ApiVersionsRequest, Edit(without_renewals))
+    without_renewals(cluster)
     fill(cluster, 2)
     consumer = await start()
     first, second = await take(consumer, 2)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -25,11 +25,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka.parallel import RetryInfo, RetryTopics
-from aiokafka.protocol.messages.metadata import ApiVersionsRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest
-from aiokafka.testing import Edit, Fail, FakeCluster, Hold
-from tests.support.share import Start, fill, is_empty, offsets, take
+from aiokafka.testing import Fail, FakeCluster, Hold
+from tests.support.share import Start, fill, is_empty, offsets, take, without_renewals
 
 LOCK = 10.0
 DELAYS = [3 * LOCK * 1000, 6 * LOCK * 1000]
@@ -377,31 +375,24 @@ async def test_members_that_stop_use_up_no_deliveries_of_a_waiting_record(
     assert written(cluster, "t-dead-letter") == []
 
 
-async def test_a_waiting_record_whose_connection_was_lost_is_processed_once(
-    cluster: FakeCluster, start: Start, retry: RetryTopics[Any, Any]
-) -> None:
-    fill(cluster, 3)
-    calls: Counter[tuple[str, bytes]] = Counter()
-
-    async def handle(record: Record) -> None:
-        calls[record.topic, record.value] += 1
-        if record.topic == "t":
-            raise LookupError
-
-    running = Processing(await start(), handle, retry=retry)
-    await cluster.wait_for(lambda: events(cluster, "acquired", "t-retry-1") == [0, 1, 2])
-    await cluster.wait_for(lambda: events(cluster, "accepted") == [0, 1, 2])
+async def lose_connections(cluster: FakeCluster) -> None:
     for _ in range(7):
         cluster.drop_connections(0)
         await asyncio.sleep(LOCK / 3)
-    await cluster.wait_for(lambda: len(calls) == 6, timeout_s=90)
-    await asyncio.sleep(2 * LOCK)
-    await running.stop()
-    assert set(calls.values()) == {1}
 
 
-async def test_a_waiting_record_whose_leader_moves_is_processed_once(
-    cluster: FakeCluster, start: Start, retry: RetryTopics[Any, Any]
+async def move_leaders(cluster: FakeCluster) -> None:
+    for number in range(8):
+        cluster.move_leader(TopicPartition("t-retry-1", 0), 1 - number % 2)
+        await asyncio.sleep(LOCK / 4)
+
+
+@pytest.mark.parametrize("disturb", [lose_connections, move_leaders])
+async def test_waiting_records_are_processed_once_although_they_are_delivered_again(
+    cluster: FakeCluster,
+    start: Start,
+    retry: RetryTopics[Any, Any],
+    disturb: Callable[[FakeCluster], Awaitable[None]],
 ) -> None:
     fill(cluster, 3)
     calls: Counter[tuple[str, bytes]] = Counter()
@@ -414,9 +405,7 @@ async def test_a_waiting_record_whose_leader_moves_is_processed_once(
     running = Processing(await start(), handle, retry=retry)
     await cluster.wait_for(lambda: events(cluster, "acquired", "t-retry-1") == [0, 1, 2])
     await cluster.wait_for(lambda: events(cluster, "accepted") == [0, 1, 2])
-    for number in range(8):
-        cluster.move_leader(TopicPartition("t-retry-1", 0), 1 - number % 2)
-        await asyncio.sleep(LOCK / 4)
+    await disturb(cluster)
     await cluster.wait_for(lambda: len(calls) == 6, timeout_s=90)
     await asyncio.sleep(2 * LOCK)
     await running.stop()
@@ -428,12 +417,7 @@ async def test_brokers_without_renewals_deliver_a_waiting_record_again(
 ) -> None:
     """Its lock expires, but the delivery limit does not archive it, with two members, either."""
 
-    def without_renewals(response: Any) -> None:
-        for api in response.api_keys:
-            if api.api_key == ShareAcknowledgeRequest.API_KEY:
-                api.max_version = 1  # as in Kafka 4.1
-
-    cluster.intercept(ApiVersionsRequest, Edit(without_renewals))
+    without_renewals(cluster)
     fill(cluster, 4)
     calls: Counter[tuple[str, bytes]] = Counter()
 

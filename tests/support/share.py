@@ -7,7 +7,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaShareConsumer, ShareRecord, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.metadata import ApiVersionsRequest
+from aiokafka.protocol.messages.share_groups import ShareAcknowledgeRequest
+from aiokafka.testing import Edit, FakeCluster
 
 Start = Callable[..., Awaitable[AIOKafkaShareConsumer[Any, Any]]]
 """`await start(**options)`: a started member of group `g`."""
@@ -40,3 +42,14 @@ def offsets(records: list[ShareRecord[Any, Any]]) -> list[int]:
 async def is_empty(consumer: AIOKafkaShareConsumer[Any, Any], ms: float = 12_000) -> bool:
     """Return whether no record is delivered for longer than a lock lasts."""
     return await consumer.getmany(timeout_ms=ms) == {}
+
+
+def without_renewals(cluster: FakeCluster) -> None:
+    """Let the brokers support no renewals of locks, as in Kafka 4.1."""
+
+    def limit(response: Any) -> None:
+        for api in response.api_keys:
+            if api.api_key == ShareAcknowledgeRequest.API_KEY:
+                api.max_version = 1
+
+    cluster.intercept(ApiVersionsRequest, Edit(limit))
