@@ -1369,11 +1369,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                     entries[state.tp] = OffsetAndMetadata(position, "", epoch)
         else:
             entries = offsets_to_commit(offsets)
-            opening = "" if assignment else "No partitions assigned: "
-            refusal = opening + "Partition {} is not assigned"
             for tp, entry in entries.items():
                 found = assignment.get(tp)
                 if found is None:
+                    opening = "" if assignment else "No partitions assigned: "
+                    refusal = opening + "Partition {} is not assigned"
                     found = self._subscription.assigned_state(tp, refusal)
                 # If the application gave no leader epoch, commit the epoch of the record before
                 # the offset.

@@ -38,7 +38,7 @@ BUDGETS = {
     "send": (18, 52),
     "transaction": (26, 132),
     "getone": (20, 67),
-    "commit": (16, 38),
+    "commit": (17, 39),
     "create_topics": (13, 33),
     "modules loaded": (117, 0),
 }
