@@ -204,8 +204,8 @@ class ShareBuffer:
         self.arrived.notify()
 
     def fail(self, error: KafkaError) -> None:
-        """Make the next call that reads raise `error`, unless an error with the same text is still
-        waiting to be raised."""
+        """Make a call that finds no records raise `error`, after earlier errors. Ignore `error` if
+        one with the same text is still to be raised."""
         if all(str(each) != str(error) for each in self._failures):
             self._failures.append(error)
         self.arrived.notify()

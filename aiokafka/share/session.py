@@ -197,8 +197,9 @@ class NodeShareSession:
     3. Send ShareFetch, with the other acknowledgements, if the application wants records.
 
     A session is lost if its connection closes, a request has no response, or the broker does not
-    know the session. Then the outcome of the acknowledgements in flight is unknown, and the broker
-    delivers the records again. All acknowledgements of these records fail, also later ones.
+    know the session. Then the outcome of the acknowledgements in flight is unknown: the broker may
+    have applied them, otherwise it delivers the records again. All acknowledgements of records of
+    the session fail, also later ones.
 
     Acquisition locks count from the moment when the request was sent: a broker acquires or renews
     at any time between the request and the response. It delays the response for seconds if it

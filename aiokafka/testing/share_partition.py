@@ -535,9 +535,18 @@ class SharePartition:
         self._events.append(event)
 
     def _pass_gap(self, offset: int) -> None:
-        """Continue the search for gaps at `offset`; end it beyond the end that was loaded."""
+        """Continue the search for gaps at the first offset from `offset` on that is not in flight;
+        end it beyond the end that was loaded.
+
+        Kafka 4.3 continues at `offset` itself. Then the start offset does not pass records there,
+        although all of them are acknowledged, and if they are as many as may be locked, nothing is
+        acquired again until the next leader loads the state.
+        """
         if self._gaps is not None:
             _, end = self._gaps
+            for batch in self._batches:
+                if batch.first <= offset <= batch.last:
+                    offset = batch.last + 1
             self._gaps = (offset, end) if end == self.end and offset <= end else None
 
     def _without_aborted(self, read: LogRead, found: list[Acquired]) -> list[Acquired]:

@@ -246,6 +246,22 @@ async def test_the_next_leader_continues_without_the_locks(
     assert ranges(await one.take()) == [(6, 6, 1)]
 
 
+async def test_the_next_leader_passes_acknowledged_records_after_a_gap(
+    cluster: FakeCluster, members: Members, place: Place
+) -> None:
+    """Although they are more than may be locked at once."""
+    cluster.state.other_configs[32, GROUP]["share.partition.max.record.locks"] = "5"
+    fill(cluster, 2, 12, 1)
+    one = await members("one")
+    assert ranges(await one.take(place, max_records=5)) == [(0, 13, 1)]
+    assert await one.settle(place, (2, 13, ACCEPT)) == [(0, 0)]
+    cluster.move_leader(("t", 0), 1)
+    await members.connect(one, broker=1)
+    assert ranges(await one.take(place)) == [(0, 1, 1)]
+    assert await one.settle(place, (0, 1, ACCEPT)) == [(0, 0)]
+    assert ranges(await one.take()) == [(14, 14, 1)]
+
+
 async def test_a_fetch_that_waits_at_a_former_leader_gets_nothing(
     cluster: FakeCluster, members: Members, place: Place
 ) -> None:

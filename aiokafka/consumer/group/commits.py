@@ -727,7 +727,7 @@ class GroupCommits:
                 finally:
                     queued.in_flight = ()
         except KafkaError as error:
-            self._log.debug("Not looked for late commits: %s", error)
+            self._log.debug("The check for late commits has failed: %s", error)
 
     # -- finished records: returned before the latest call of the application ----------------------
 

@@ -513,11 +513,8 @@ class OffsetConnection:
         node_id: int,
     ) -> None:
         """Send the request that `make(commit, version)` returns, and call `apply` with the
-        response; do nothing if no offset is pending, or `make` returns None. Raises errors of the
-        connection, of `make` and of `apply`, and TimeoutError at `deadline` (loop time)."""
-        # An earlier attempt may have stored some offsets, and moved all others to `gone`.
-        if not commit.pending:
-            return
+        response; do nothing if `make` returns None. Raises errors of the connection, of `make` and
+        of `apply`, and TimeoutError at `deadline` (loop time)."""
         connection = await self.select(node_id, deadline)
         # Set `_latest` before any await, because `select()` reads it for later requests.
         self._latest = node_id, connection
@@ -881,7 +878,7 @@ class OffsetCommitter:
             raise most_urgent(failures)
         if commit.pending:
             names = some_names(commit.pending)
-            raise KafkaProtocolError(f"a commit was answered without a word about {names}")
+            raise KafkaProtocolError(f"the OffsetCommit response lacks {names}")
 
     def _note_stored(
         self, commit: OffsetsToCommit, stored: Mapping[TopicPartition, OffsetAndMetadata]
