@@ -251,7 +251,7 @@ class Interception:
                 self._tasks.release(self._current)
             self._current = self._running = None
             return
-        # `run()` clears `_current` one loop iteration after the end of a coroutine.
+        # `run()` clears `_current` some loop iterations after the end of a coroutine.
         await asyncio.sleep(0)
         latest = self._loop.time() + _STOP_TIMEOUT
         try:

@@ -251,8 +251,8 @@ class TelemetryReporter:
     async def _push(
         self, connection: BrokerConnection, subscription: Subscription, *, is_last: bool = False
     ) -> float | None:
-        """Push once. Return the seconds until the next call of `_step`; None if the client was
-        garbage-collected."""
+        """Push once, if there is something to push, or if this is the last push. Return the seconds
+        until the next call of `_step`; None if the client was garbage-collected."""
         # Import these modules only if a broker subscribes to metrics.
         from aiokafka._telemetry.push import PushedCounts, PushPayload, entries, make_payload
         from aiokafka.protocol.messages.telemetry import PushTelemetryRequest

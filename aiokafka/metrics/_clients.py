@@ -42,7 +42,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         """`bounds` are the upper bounds of the buckets, in ascending order."""
         self._bounds = tuple(bounds)
-        # As float: comparing a float with an int takes several times as long.
+        # As float: comparing a float with an int takes more than twice as long.
         self._limits = tuple(float(bound) for bound in bounds)
         self._first = self._limits[0]
         self._counts = [0] * (len(self._bounds) + 1)

@@ -434,8 +434,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def admit(self) -> None:
-        """Raise the limit of responses to the configured `max_response_bytes`, because the
-        handshake has succeeded."""
+        """Raise the limit of responses to `max_response_bytes`: the peer is authenticated, or is
+        accepted without authentication. Until then an unknown peer cannot make the client allocate
+        much memory."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:

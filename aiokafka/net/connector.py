@@ -379,8 +379,6 @@ class Connector:
             left = deadline - asyncio.get_running_loop().time()
             security = self._config.security
             await authenticate(connection, security, self.host, left, self._sources.sasl)
-        # Raise the response limit only after authentication, so that an unknown peer cannot make
-        # the client allocate much memory.
         connection.admit()
         return connection
 
@@ -427,7 +425,7 @@ class Connector:
             _discard(newer)
             connection.abort()
         log.info(
-            "%s: leaves ApiVersions unanswered, taken for Kafka 0.9",
+            "%s: no response to ApiVersions, so it is assumed to be Kafka 0.9",
             self.peer,
             extra=about(self.peer),
         )

@@ -286,9 +286,10 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def fetch(self) -> Token:
         """Fetch a new token. Subclasses implement this method.
 
-        It is called again, within `token_timeout_ms`, after a retriable KafkaError, an OSError, a
-        TimeoutError, or the CancelledError of a task that it awaits. Other exceptions are not
-        retried. It may be cancelled.
+        Without a valid token, it is called again within `token_timeout_ms` after a retriable
+        KafkaError, an OSError, a TimeoutError, or the CancelledError of a task that it awaits.
+        After other exceptions, it is not called again in the same call of `token()`. With a valid
+        token, it is called again after a backoff. It may be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -383,7 +384,8 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     async def _obtain(self) -> Token:
         """Fetch a token. Without a valid token, retry until `token_timeout`. With a valid token,
-        make one attempt of at most `_REFRESH_TIMEOUT` seconds: the next caller retries."""
+        make one attempt of at most `_REFRESH_TIMEOUT` seconds; the first caller after the backoff
+        tries again."""
         has_one = self._valid() is not None
         limit = min(_REFRESH_TIMEOUT, self._config.token_timeout)
         # With a valid token, do not let the caller wait long.

@@ -636,8 +636,8 @@ class TopicQueues:
         self._left = 0
 
     def switch(self) -> PartitionQueue:
-        """Choose the sticky partition again, and return its queue: of up to 8 random partitions,
-        the one with the fewest undelivered bytes (KIP-794).
+        """Choose the sticky partition again, and return its queue: of up to `_RIVALS + 1` random
+        partitions, the one with the fewest undelivered bytes (KIP-794).
 
         So the partitions of a slow broker get fewer records until the broker has caught up. If only
         two partitions were compared, both might often belong to the slow broker. Finally the
@@ -650,7 +650,7 @@ class TopicQueues:
         at = int(chance() * count)
         queue = choices[at]
         for _ in range(min(_RIVALS, count - 1)):
-            # Compare all partitions if there are eight or fewer.
+            # Compare all partitions if there are at most `_RIVALS + 1`.
             at = int(chance() * count) if count > _RIVALS + 1 else (at + 1) % count
             rival = choices[at]
             if rival.load < queue.load:

@@ -414,12 +414,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         called any number of times.
 
         `timeout` (seconds) limits the delivery: records that are not delivered by then fail with
-        ProducerClosed. Without a `timeout`, `delivery_timeout_ms` limits the delivery of records,
-        and the longer one of `max_block_ms` and `transaction_timeout_ms` limits the abort of an
-        open transaction, which its coordinator aborts then. Calls that wait in `send` fail with
-        ProducerClosed at once. After a cancelled call, call `stop` again to continue. The end of
-        `async with` calls `stop()` without a `timeout`; to limit the wait, call `stop(timeout)`
-        inside the block.
+        ProducerClosed. An open transaction is aborted first; a commit that was already sent is
+        finished instead. Without a `timeout`, `delivery_timeout_ms` limits the delivery of records,
+        and the longer one of `max_block_ms` and `transaction_timeout_ms` limits the end of the
+        transaction. Calls that wait in `send` fail with ProducerClosed at once. After a cancelled
+        call, call `stop` again to continue. The end of `async with` calls `stop()` without a
+        `timeout`; to limit the wait, call `stop(timeout)` inside the block.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True

@@ -360,7 +360,7 @@ def _check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: 
     if missing:
         topic, number = min(missing)
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise KafkaProtocolError(f"{what}: no word about {topic}-{number}{more} in the response")
+        raise KafkaProtocolError(f"{what}: the response lacks {topic}-{number}{more}")
 
 
 def _topics_to_add(partitions: Set[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
@@ -480,7 +480,9 @@ def offsets_by_member(
     If `group` is a member, it commits all offsets. If `group` is a group id, the consumer that read
     the partition commits its offset (`_reader_of`); without such a consumer, the offset is
     committed without a member. `readers`: the consumers of the group in this event loop. Raises
-    CommitFailedError if a consumer has lost a partition since it returned the partition's records.
+    CommitFailedError if a consumer has lost a partition since it returned the partition's records,
+    unless the partition is assigned again and `may_commit()` permits the offset; or if the topic
+    may have been recreated.
     """
     ids: dict[str, bytes] = {}
     if isinstance(group, ConsumerGroupMetadata):

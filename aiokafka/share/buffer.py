@@ -109,7 +109,8 @@ class AcquiredRecordSet:
                     if end > last:
                         self._ranges.popleft()
                     return found
-                # Offsets without a record are between the records, or at the end of the set.
+                # There are gaps (offsets without a record) before, between or after the records.
+                # `_take_ahead()` acknowledges the gaps.
                 self._ahead.extend(found)
             found = self._take_ahead(limit)
         return found
@@ -204,8 +205,8 @@ class ShareBuffer:
         self.arrived.notify()
 
     def fail(self, error: KafkaError) -> None:
-        """Make the next call that reads raise `error`, unless an error with the same text is still
-        waiting to be raised."""
+        """Make a call that finds no records raise `error`, after earlier errors. Ignore `error` if
+        one with the same text is still to be raised."""
         if all(str(each) != str(error) for each in self._failures):
             self._failures.append(error)
         self.arrived.notify()

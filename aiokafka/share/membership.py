@@ -253,7 +253,9 @@ class ShareMembership:
         if number != self._membership_number or self.state is ShareMemberState.LEAVING:
             return  # unsubscribed meanwhile
         if response.member_epoch <= 0:
-            raise KafkaProtocolError(f"a heartbeat was answered with epoch {response.member_epoch}")
+            raise KafkaProtocolError(
+                f"the heartbeat response has the member epoch {response.member_epoch}"
+            )
         self._sent_topics = topics
         self.error = None
         self.beat_at = sent_at

@@ -180,8 +180,9 @@ class StreamPlan:
         # mistake, it must not damage this checkpoint.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
-        # Add new partitions after these checks, which compare only the partitions of `begin`, but
-        # before the offsets are counted.
+        # Add new partitions after these checks: for the checkpoint of another query all partitions
+        # are new, and a DataLossError about them would hide the ValueError. Add them before the
+        # offsets are counted, so that their records count, too.
         begin = self._with_new_partitions(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start

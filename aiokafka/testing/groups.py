@@ -88,7 +88,6 @@ class Groups:
         return self.new_share(group_id)
 
     def new_share(self, group_id: str) -> ShareGroup:
-        """Create a share group without members."""
         group = self.share[group_id] = ShareGroup(group_id, self, self._script)
         return group
 

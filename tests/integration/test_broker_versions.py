@@ -137,7 +137,7 @@ KRAFT = {"users": (3, 5), "tokens": (3, 6)}
 # The short form leaves out what the others show.
 SHORT = (
     *(("0.11.0.3", "zk"), ("2.1.1", "zk"), ("3.9.2", "zk")),
-    *(("2.8.2", "kraft"), ("4.0.2", "kraft")),
+    *(("2.8.2", "kraft"), ("4.0.2", "kraft"), ("4.4.0", "kraft")),
 )
 
 

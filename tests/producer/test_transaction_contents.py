@@ -94,7 +94,7 @@ async def test_partitions_that_a_response_leaves_out_are_entered_again(release: 
 
 
 def test_a_word_about_a_partition_is_not_waited_for_without_end() -> None:
-    missing = f"no word about {TOPIC}-0 in the resp"
+    missing = f"the response lacks {TOPIC}-0"
 
     async def main(_: Simulation) -> None:
         async with FakeCluster(as_version="2.8") as cluster:

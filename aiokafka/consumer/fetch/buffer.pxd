@@ -36,7 +36,7 @@ cdef class FetchBuffer:
     cdef readonly double longest_interval
     cdef readonly bint fast_path
     cdef readonly object interceptor
-    cdef readonly bint is_plain
+    cdef readonly bint may_call_interceptor
     cdef readonly bint is_intercepting
     cdef readonly bint is_calling
     cdef readonly tuple unfinished

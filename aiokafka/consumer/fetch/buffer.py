@@ -91,7 +91,7 @@ class FetchBuffer:
     longest_interval: float  # longest time between two successive calls with known times, in s
     fast_path: bool  # `next()` may return records
     interceptor: Interceptor | None  # called with each record
-    is_plain: bool  # `next()` may call the interceptor
+    may_call_interceptor: bool  # `next()` calls it: it has returned no awaitable so far
     is_intercepting: bool  # interceptors run or a deserializer waits: other readers get no records
     is_calling: bool  # `next()` is calling the interceptor
     unfinished: tuple[PartitionState, Any] | None  # for `_interception.resume()`
@@ -115,7 +115,7 @@ class FetchBuffer:
         self.longest_interval = 0.0
         self.fast_path = True
         self.interceptor: Interceptor | None = None
-        self.is_plain = True
+        self.may_call_interceptor = True
         self.is_intercepting = False
         self.is_calling = False
         self.unfinished: tuple[PartitionState, Any] | None = None
@@ -295,7 +295,7 @@ class FetchBuffer:
         # `suspended` set for a record that was returned.
         if self.suspended is not None:
             return None
-        if not self.is_plain and self.interceptor is not None:
+        if not self.may_call_interceptor and self.interceptor is not None:
             return None
         state = chunk.state
         # While the partition is paused or its topic is not subscribed to any more, return None:
@@ -360,7 +360,7 @@ class FetchBuffer:
         finally:
             self.is_calling = False
         if not isinstance(passed, dict) or not self.fast_path:
-            self.is_plain = isinstance(passed, dict)
+            self.may_call_interceptor = isinstance(passed, dict)
             self.unfinished = (state, passed)
             return None
         self.is_intercepting = False
@@ -380,16 +380,16 @@ class FetchBuffer:
         assert unfinished is not None
         return unfinished
 
-    def set_interceptor(self, interceptor: Interceptor | None, is_plain: bool = True) -> None:
+    def set_interceptor(self, interceptor: Interceptor | None, may_call: bool = True) -> None:
         """Set the function that is called with each record; None without interceptors.
 
-        `is_plain`: whether `next()` may call the function. A function that may return an awaitable
+        `may_call`: whether `next()` may call the function. A function that may return an awaitable
         is called by `intercept()`, which marks the context: so `refuse_reading()` recognizes calls
         of `getone()` and `getmany()` in the function's coroutine, and in tasks that the coroutine
         starts.
         """
         self.interceptor = interceptor
-        self.is_plain = is_plain
+        self.may_call_interceptor = may_call
 
     def set_intercepting(self, is_intercepting: bool) -> None:
         """Set whether interceptors process records, or a deserializer waits. Meanwhile, other
@@ -635,8 +635,9 @@ class FetchBuffer:
                 state.next_offset = chunk.reader.position
             self._room -= chunk.reader.unpacked
             if found and state.call != self.call:
-                # While a deserializer waited, another task may have begun a call. That does not
-                # finish the records which the present call has taken before, from `shown` on.
+                # If another task began a call while a deserializer waited, `self.call` has changed
+                # since the present call took its first records. These records, from `shown` on, are
+                # not finished.
                 state.call = self.call
                 state.finished = min(before, state.shown)
             state.taken += len(found)
@@ -679,7 +680,8 @@ class FetchBuffer:
             self._queues.move_to_end(chunk.state)
 
     def _finish(self, chunk: FetchedPartition) -> None:
-        """Remove a record set that was read to its end, so that the next one may be fetched."""
+        """Remove a record set that was read to its end, or that a seek has passed, so that another
+        one may be fetched."""
         state = chunk.state
         if chunk is self._current:
             self._current = None

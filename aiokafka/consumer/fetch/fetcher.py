@@ -179,8 +179,9 @@ class FetchTargets:
         state.target.preferred_until = _now() + self._config.client.metadata_max_age
 
     def refuse_replica(self, state: PartitionState) -> None:
-        """Use the leader from the next `update()` on. For `_LEADERS_ONLY` seconds, fetches of all
-        partitions request no preferred replica."""
+        """Fetch the partition from its leader from the next `update()` on, because its preferred
+        replica cannot be used. For `_LEADERS_ONLY` seconds, send all fetches without the client's
+        rack, so that leaders return no preferred replica (KIP-392)."""
         self.leaders_only_until = _now() + _LEADERS_ONLY
         state.target.preferred = None
 

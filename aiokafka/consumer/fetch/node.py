@@ -168,7 +168,6 @@ class FetchPlan:
         return state
 
     def states(self) -> list[PartitionState]:
-        """Return the states of the partitions in the plan."""
         return [state for state, _ in self._made_for.values()]
 
     def _update_partition(
@@ -496,7 +495,7 @@ class NodeFetcher:
         # partition would wait behind the long poll.
         if self._buffer.is_awaited:
             # A list, not a generator: `is_idle()` must be called for each partition, because the
-            # first call begins its time.
+            # idle time of a partition begins with such a call.
             are_idle = [state.is_idle(now, longest) for state in plan.full]
             if all(are_idle):
                 return longest
@@ -822,7 +821,8 @@ class FetchResponseHandler:
         fetch from the leader, if a follower has returned a replica, or the leader has returned
         itself."""
         if replica == self._node.node_id or state.target.preferred is not None:
-            text = f"{state.tp}: broker {self._node.node_id} names {replica} to read from"
+            node_id = self._node.node_id
+            text = f"{state.tp}: broker {node_id} returned the wrong preferred replica {replica}"
             log.debug("%s", text)
             self._postpone(state, KafkaProtocolError(text))
             self._fetcher.refuse_replica(state)

@@ -586,7 +586,9 @@ class ClassicProtocol(GroupProtocol):
             # Raise no error in this consumer, the leader of the group: the other members need an
             # assignment, and another leader could not read the subscription either.
             self._log.warning(
-                "Member %s gets nothing, as what it says cannot be read: %s", member, error
+                "Member %s gets no partitions, because its metadata is malformed: %s",
+                member,
+                error,
             )
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
         topics.discard("")  # an invalid name, which other clients do not reject

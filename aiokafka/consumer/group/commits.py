@@ -399,8 +399,8 @@ class GroupCommits:
         lost = [tp for tp, revoked in last.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
-                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: taken away since their "
-                f"records were handed out: {some_names(lost)}; the present owners of these "
+                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: revoked since their "
+                f"records were returned: {some_names(lost)}; the present owners of these "
                 "partitions read them again"
             )
 
@@ -727,7 +727,7 @@ class GroupCommits:
                 finally:
                     queued.in_flight = ()
         except KafkaError as error:
-            self._log.debug("Not looked for late commits: %s", error)
+            self._log.debug("The check for late commits has failed: %s", error)
 
     # -- finished records: returned before the latest call of the application ----------------------
 

@@ -409,7 +409,9 @@ class Kip848Member(Member):
 
     def _accept(self, response: ConsumerGroupHeartbeatResponse, sent: _Sent) -> None:
         if response.member_epoch <= 0:
-            raise KafkaProtocolError(f"a heartbeat was answered with epoch {response.member_epoch}")
+            raise KafkaProtocolError(
+                f"the heartbeat response has the member epoch {response.member_epoch}"
+            )
         if response.assignment is not None:
             self.target = _partitions_in(response.assignment.topic_partitions)
         self._sent = sent
@@ -462,7 +464,9 @@ def _by_topic(partitions: TopicIdPartitions) -> list[TopicPartitions]:
 def _partitions_in(topics: Iterable[TopicPartitions]) -> TopicIdPartitions:
     found = frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)
     if any(number < 0 for _, number in found):
-        raise KafkaProtocolError("a heartbeat's answer assigns a partition with a negative number")
+        raise KafkaProtocolError(
+            "the heartbeat response assigns a partition with a negative number"
+        )
     return found
 
 

@@ -197,7 +197,7 @@ class GroupCoordinatorClient:
             try:
                 return await call()
             except _NOT_READY as error:
-                self._log.debug("Not said yet: %s", error)
+                self._log.debug("The request is repeated, the coordinator is not ready: %s", error)
             await asyncio.sleep(delays.next())
 
     async def _find_coordinator(self, limit: float | None = None) -> int:

@@ -293,7 +293,8 @@ class FormerTopicOffsets:
 _LONGEST_LATENESS = 300.0
 # The shortest and the longest pause in seconds between two checks of the committed offset.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# If more different offsets of one partition got no response, the oldest ones are no longer checked.
+# Limit of different offsets without a response that are kept for each partition. Beyond that, the
+# oldest offset is dropped: it is no longer checked.
 _MOST_VALUES = 100
 
 
@@ -513,11 +514,8 @@ class OffsetConnection:
         node_id: int,
     ) -> None:
         """Send the request that `make(commit, version)` returns, and call `apply` with the
-        response; do nothing if no offset is pending, or `make` returns None. Raises errors of the
-        connection, of `make` and of `apply`, and TimeoutError at `deadline` (loop time)."""
-        # An earlier attempt may have stored some offsets, and moved all others to `gone`.
-        if not commit.pending:
-            return
+        response; do nothing if `make` returns None. Raises errors of the connection, of `make` and
+        of `apply`, and TimeoutError at `deadline` (loop time)."""
         connection = await self.select(node_id, deadline)
         # Set `_latest` before any await, because `select()` reads it for later requests.
         self._latest = node_id, connection
@@ -881,7 +879,7 @@ class OffsetCommitter:
             raise most_urgent(failures)
         if commit.pending:
             names = some_names(commit.pending)
-            raise KafkaProtocolError(f"a commit was answered without a word about {names}")
+            raise KafkaProtocolError(f"the OffsetCommit response lacks {names}")
 
     def _note_stored(
         self, commit: OffsetsToCommit, stored: Mapping[TopicPartition, OffsetAndMetadata]

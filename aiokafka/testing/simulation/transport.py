@@ -70,7 +70,8 @@ class SimulatedSocket:
         is_client: bool,
     ) -> None:
         self._loop = loop
-        #: The line of this connection.
+        #: The network path to the server, with its latency and faults; all connections to one
+        #: address share it.
         self.line = line
         #: Number of the connection in its network, the same at both ends.
         self.number = number
@@ -395,7 +396,8 @@ class SimulatedTransport(asyncio.Transport):
         self._network = network
         self._loop = network.loop
         self._end = end
-        #: The line of this connection.
+        #: The network path to the server, with its latency and faults; all connections to one
+        #: address share it.
         self.line = end.line
         #: Number of the connection in its network, the same at both ends.
         self.number = end.number
