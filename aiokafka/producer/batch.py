@@ -969,6 +969,8 @@ class ProducerBatch:
         value."""
         held = self.reserved
         self.reserved = 0
+        if self.builder.is_large:
+            self.builder.end_loan()
         return held
 
     # -- records
