@@ -95,9 +95,13 @@ class BatchSizing:
         self._codec = codec_id(config.compression_type)
         self._level = config.compression_level
         self._most = self._full = config.max_batch_size
+        # With acks=0 no response says that a batch is too large, so each batch above the topic's
+        # limit would be lost: batches neither grow nor rely on the compression ratio.
+        self._has_responses = config.acks != 0
         largest = _LARGEST_COMPRESSED if self._codec else _LARGEST
         largest = min(largest, config.max_request_size, config.buffer_memory // _BUFFER_SHARE)
-        self._largest = 0 if config.is_given("max_batch_size") or config.acks == 0 else largest
+        may_grow = self._has_responses and not config.is_given("max_batch_size")
+        self._largest = largest if may_grow else 0
         self._may_grow = True
         self._spare = spare
         self._ratio = 1.0
@@ -106,13 +110,13 @@ class BatchSizing:
 
     def new_builder(self) -> RecordBatchBuilder:
         """Return an empty builder, whose full batch has about `self.limit` bytes after compression,
-        according to the compression ratio of earlier batches."""
+        according to the compression ratio of earlier batches; with acks=0 before compression."""
         if self._refused_at and self._clock() - self._refused_at > _LIMIT_LIFETIME:
             self._full = self._most
             self._may_grow = True
             self._refused_at = 0.0
         limit = self._full
-        if self._codec:
+        if self._codec and self._has_responses:
             growth = max(1.0, 1 / (self._ratio * _MARGIN))
             limit = int(limit * min(growth, _MOST_GROWTH))
         return self.builder(limit)
@@ -123,8 +127,7 @@ class BatchSizing:
         (`MessageAccumulator._grow`).
 
         0 = batches do not grow: `max_batch_size` was set, or a broker has refused a batch as too
-        large in the last 10 minutes; or there is no response with such an error (acks=0), and each
-        batch above the topic's limit would be lost.
+        large in the last 10 minutes, or with acks=0.
         """
         return self._largest if self._may_grow else 0
 

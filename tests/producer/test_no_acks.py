@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -118,3 +119,20 @@ def test_batches_under_load_stay_below_the_limit_of_the_topic(partition: int | N
             return len(values(cluster))
 
     assert simulate(main) == count
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4"])
+def test_records_that_suddenly_compress_worse_stay_below_the_limit_of_the_topic(codec: str) -> None:
+    data = random.Random(1)
+    payloads = [bytes(500)] * 1000 + [data.randbytes(500) for _ in range(1000)]
+
+    async def main(_: Simulation) -> list[bytes | None]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, config={"max.message.bytes": "100000"})
+            async with new_producer(cluster, acks=0, compression_type=codec) as producer:
+                for payload in payloads:
+                    await producer.send(TOPIC, payload, partition=0)
+            await asyncio.sleep(1)
+            return values(cluster)
+
+    assert simulate(main) == payloads
