@@ -204,7 +204,8 @@ class ConsumerMeter:
     def unsettled(self, state: PartitionState) -> int:
         """Return how many records of a partition were returned since the last `settle()`."""
         taken: int = state.taken
-        # `taken` decreases when `on_consume()` fails: its records are returned again later.
+        # `taken` decreases when records are put back, for example because a call is cancelled in an
+        # interceptor: the records are returned, and counted, later.
         return max(0, taken - self._settled.get(state, 0))
 
     # -- the group

@@ -377,7 +377,7 @@ class Acknowledgements:
             if each.is_delivered and each.type != AcknowledgeType.RENEW:
                 each.acquisition.settle(each.last - each.first + 1)
             if self._pending.pop(each.number, None) is None:
-                # A gap, or a renewal by the consumer itself.
+                # Not pending: a gap, or a renewal by the consumer itself.
                 if each.type == AcknowledgeType.RENEW:
                     self._note_renewal(each, error)
                     self._meter.acknowledged(each.acquisition.tp, AcknowledgeType.RENEW, 1, error)
@@ -391,8 +391,8 @@ class Acknowledgements:
             self._note(each.number, tp, error)
             some = offsets.setdefault(tp, [])
             if each.is_delivered and self._callback is not None:
-                # The length of other ranges is determined by the broker alone: a list of their
-                # offsets could exhaust the memory.
+                # Omit other ranges, such as unreadable batches: the broker alone determines their
+                # number of offsets, and a list of the offsets could exhaust the memory.
                 some.extend(range(each.first, each.last + 1))
         for tp, some in offsets.items():
             if error is not None:

@@ -109,7 +109,8 @@ class AcquiredRecordSet:
                     if end > last:
                         self._ranges.popleft()
                     return found
-                # Offsets without a record are between the records, or at the end of the set.
+                # There are gaps (offsets without a record) before, between or after the records.
+                # `_take_ahead()` acknowledges the gaps.
                 self._ahead.extend(found)
             found = self._take_ahead(limit)
         return found

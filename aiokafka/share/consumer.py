@@ -832,7 +832,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         for task in [task for task in self._delivered if task is caller or task.done()]:
             taken = self._delivered.pop(task)
             if task is caller:
-                # `stop()` in an `except` block, or `async with` that an exception leaves.
+                # The caller handles an exception: `stop()` is called in an `except` block, or by an
+                # `async with` block that ends with an exception.
                 has_failed = is_stopping and sys.exc_info()[0] is not None
             else:
                 has_failed = task.cancelled() or task.exception() is not None

@@ -133,7 +133,8 @@ class ShareFetcher:
                     continue
                 self._distribute(assigned)
                 if unknown or self.leaderless:
-                    # A deleted topic, or one that brokers do not know yet; or an election.
+                    # A topic was deleted, or its brokers do not know it yet; or a partition has no
+                    # leader, for example during an election.
                     self.client.request_metadata("assigned partitions have no leader")
                     await self._changed.wait(self._loop.time() + backoff.next())
                     self._is_changed = True

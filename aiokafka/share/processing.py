@@ -39,8 +39,7 @@ log = logging.getLogger("aiokafka.share")
 
 Handler = Callable[[ShareRecord[Any, Any]], Awaitable[object] | object]
 
-# Locks are renewed when this part of their timeout is left. Half of it leaves time for a second
-# attempt.
+# Renew a lock when this part of its timeout is left: early enough to repeat a failed renewal.
 _RENEW_AT = 1 / 2
 # Renew all locks together that are due within this part of the timeout, so that a thousand records
 # that arrived one after the other need few requests.
@@ -259,7 +258,8 @@ class ShareProcessor:
     def _take(self, records: list[ShareRecord[Any, Any]]) -> None:
         for record in records:
             self._consumer._renewals.add(record)
-            # A record that was delivered before is not delayed, but sent back: see `_handle`.
+            # Do not delay a record that was delivered before: if it is not due, `_on_failure()`
+            # sends it to the end of its retry topic.
             due_in = self._due_in(record) if record.delivery_count == 1 else 0.0
             if due_in > 0:
                 self._delay(record, self._loop.time() + due_in)
@@ -270,7 +270,8 @@ class ShareProcessor:
         return 0.0 if self._retry is None else self._retry.due_in(record)
 
     def _delay(self, record: ShareRecord[Any, Any], due: float) -> None:
-        # A session that was lost delivers its records again, and then they would be here twice.
+        # Drop delayed records whose session was lost: the broker delivers them again, and
+        # `_delayed` would have them twice.
         lasting = [each for each in self._delayed if not self._consumer._drop_if_lost(each[2])]
         self._delayed = [*lasting, (due, next(self._numbers), record)]
         heapq.heapify(self._delayed)
@@ -278,7 +279,8 @@ class ShareProcessor:
 
     def _start_handlers(self) -> None:
         """Start handlers for the waiting records, and for the delayed records that are due."""
-        self._tasks.check()  # before a record is taken, which nobody would release
+        # Raise before a record is taken: no task would release the record.
+        self._tasks.check()
         while self._delayed and self._delayed[0][0] <= self._loop.time():
             self._waiting.append(heapq.heappop(self._delayed)[2])
         while self._waiting and len(self._running) < self._concurrency:

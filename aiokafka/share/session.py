@@ -76,8 +76,8 @@ _ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
 _FIRST_WITH_RENEWALS = 2
 """The first version of ShareAcknowledge with RENEW (KIP-1222)."""
 
-# Seconds after which acknowledgements are sent if no fetch is due that could carry them. A request
-# for each record would make the broker write its share group state as often.
+# Seconds after which acknowledgements are sent if no fetch is due that could carry them. With a
+# request for each record, the broker would also write the state of the share group for each record.
 _LINGER = 0.05
 
 # Longest wait of a fetch at the broker, as a part of the lock's timeout: the session sends one
@@ -425,7 +425,7 @@ class NodeShareSession:
             connection = await self._connect()
             sent = self._take_queue()
             if not self.session.is_open:
-                return  # the session is lost, and with it all acknowledgements
+                return  # the session was lost: all its acknowledgements have failed
             if not (sent or is_last):
                 return
             self._is_last = is_last
@@ -449,7 +449,8 @@ class NodeShareSession:
 
     async def _close_session(self) -> None:
         """Close the session: the broker releases the records that are not acknowledged."""
-        self._fetcher.buffer.drop(self)  # or a call would return them after that
+        # Otherwise a call could return records that the broker has already released.
+        self._fetcher.buffer.drop(self)
         if self.session.is_open and self._connection is not None and self._connection.is_open:
             await self._acknowledge(is_last=True)
         self._lose(InvalidRecordState("the share session was closed"))
@@ -507,7 +508,7 @@ class NodeShareSession:
         if not (is_transient(error) or isinstance(error, _SESSION_ERRORS)):
             self._fetcher.meter.fetch_failed(self._partitions.values(), error)
             self._fetcher.buffer.fail(renewed(error))
-        # A lost session is opened again at once, but not again and again.
+        # Open the next session after a backoff: the broker may reject this one, too.
         self._pause()
         return False
 
@@ -651,7 +652,7 @@ class NodeShareSession:
         if again:
             self._queue = [*again, *self._queue]
             self._queued_at = now
-            # Once a response, however many partitions fail.
+            # Pause once for each response, even if several partitions fail.
             if not is_renewal_refused and self._not_before <= now:
                 self._pause()
         return failed

@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection; abort it if the broker has stopped."""
         self._transport = cast("asyncio.Transport", transport)
-        # Look here: a TLS transport that was closed twice has no extra info.
+        # Read this now: a TLS transport that was closed twice has no extra info.
         self._uses_tls = transport.get_extra_info("ssl_object") is not None
         if not self._broker.is_listening:
             self._transport.abort()

@@ -28,7 +28,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 UNINITIALIZED = -1
 """Start offset of a share partition from which the group has not read."""
 
-_LEAST_THROTTLED = 2  # deliveries after which a batch may be delivered in smaller parts
+_LEAST_THROTTLED = 2  # minimum of `throttled_from()`
 _LEAST_ISOLATING = 2  # up to this delivery limit, a record is not isolated at its last delivery
 
 
@@ -368,7 +368,7 @@ class SharePartition:
             return []
         base = read.batches[0].base_offset
         if read.offset < base:
-            self._archive(read.offset, base, RecordState.AVAILABLE)  # compaction removed these
+            self._archive(read.offset, base, RecordState.AVAILABLE)  # removed by compaction
         floor = self._floor(base)
         first = base
         if floor is None:
@@ -388,7 +388,8 @@ class SharePartition:
         """Return the maximum number of records to acquire, and the last offset to acquire."""
         last = read.batches[-1].last_offset
         most = min(limits.records, self._settings().max_locks - self.in_flight)
-        # At the limit of locks, offsets up to `end` may still be acquired: they count already.
+        # At the limit of locks, offsets up to `end` may still be acquired: `in_flight` already
+        # includes them.
         if most <= 0 and read.offset <= self.end:
             return min(limits.records, self.end - read.offset + 1), min(last, self.end)
         return most, last
@@ -680,7 +681,7 @@ class SharePartition:
         ]
         when = min(deadlines, default=None)
         if self._timer is not None and when is not None and self._timer.when() <= when:
-            return  # the timer fires early enough, and then starts again
+            return  # the timer fires early enough; `_time_out()` then starts it again
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

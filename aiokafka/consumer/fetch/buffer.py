@@ -635,8 +635,9 @@ class FetchBuffer:
                 state.next_offset = chunk.reader.position
             self._room -= chunk.reader.unpacked
             if found and state.call != self.call:
-                # While a deserializer waited, another task may have begun a call. That does not
-                # finish the records which the present call has taken before, from `shown` on.
+                # If another task began a call while a deserializer waited, `self.call` has changed
+                # since the present call took its first records. These records, from `shown` on, are
+                # not finished.
                 state.call = self.call
                 state.finished = min(before, state.shown)
             state.taken += len(found)

@@ -495,7 +495,7 @@ class NodeFetcher:
         # partition would wait behind the long poll.
         if self._buffer.is_awaited:
             # A list, not a generator: `is_idle()` must be called for each partition, because the
-            # first call begins its time.
+            # idle time of a partition begins with such a call.
             are_idle = [state.is_idle(now, longest) for state in plan.full]
             if all(are_idle):
                 return longest

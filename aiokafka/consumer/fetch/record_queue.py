@@ -17,7 +17,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 
 __all__ = ["RecordQueue"]
 
-# Only this many pending errors are kept, the latest, because an application may not read for a long
+# Keep at most this many pending errors, the latest ones: an application may not read for a long
 # time.
 _MOST_ERRORS = 10
 

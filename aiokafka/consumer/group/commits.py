@@ -399,8 +399,8 @@ class GroupCommits:
         lost = [tp for tp, revoked in last.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
-                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: taken away since their "
-                f"records were handed out: {some_names(lost)}; the present owners of these "
+                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: revoked since their "
+                f"records were returned: {some_names(lost)}; the present owners of these "
                 "partitions read them again"
             )
 

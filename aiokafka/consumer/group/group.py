@@ -682,7 +682,7 @@ class GroupView:
         if lost:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))
             raise CommitFailedError(
-                f"group {self.group_id!r}: taken away since the records were read: {names}; "
+                f"group {self.group_id!r}: revoked since the records were returned: {names}; "
                 "the present owners of these partitions read them again"
             )
         cluster, assignment = self._client.cluster, self._subscriptions.assignment

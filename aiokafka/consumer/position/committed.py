@@ -293,7 +293,8 @@ class FormerTopicOffsets:
 _LONGEST_LATENESS = 300.0
 # The shortest and the longest pause in seconds between two checks of the committed offset.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# If more different offsets of one partition got no response, the oldest ones are no longer checked.
+# Limit of different offsets without a response that are kept for each partition. Beyond that, the
+# oldest offset is dropped: it is no longer checked.
 _MOST_VALUES = 100
 
 

@@ -554,7 +554,8 @@ class OffsetResolver:
                 is_end = specs[state.tp] == LATEST or answer is ends.get(state.tp)
                 known = state.end(self._config.read_committed) if is_end else None
                 if known is not None and answer.offset < known:
-                    # Records before the known end would be read again.
+                    # Records before the known end would be read again: other brokers must confirm
+                    # the leader first.
                     move = partial(self._reset_to, state, answer, is_end=True)
                     claims.append((state, OffsetNotAvailable, move))
                     continue
@@ -595,7 +596,8 @@ class OffsetResolver:
                 rest.append(state)
         if not rest:
             return []
-        # The high watermark even with `read_committed`: records after the last stable offset exist.
+        # Request the high watermark even with `read_committed`: the log also has the records after
+        # the last stable offset.
         ends = await self.lookup.ask(node_id, {s.tp: LATEST.timestamp for s in rest}, isolation=0)
         claims: list[_Claim] = []
         for state, end in self._bounds({state: asked[state] for state in rest}, ends):

@@ -50,8 +50,8 @@ class Line:
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the next connection of which one end has sent this number of bytes, counted from its
-        #: connect: the other end gets these bytes, then both ends get a reset. None for no cut.
+        #: Cut the next connection of which one end has sent this number of bytes since the connect:
+        #: the other end gets these bytes, then both ends get a reset. None for no cut.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False

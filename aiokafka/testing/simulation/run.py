@@ -131,8 +131,7 @@ class Simulation:
         raise RuntimeError("a simulation has a loop of its own: run it outside of async functions")
 
     def _fingerprint(self) -> str:
-        # The next random number depends on the number of timers and events, each of which draws
-        # one.
+        # The next random number shows how many were drawn before: each timer and event draws one.
         loop = self.loop
         return f"{self.network.checksum:08x}-{loop.turns}-{loop.now:.9f}-{loop.random.random()}"
 
