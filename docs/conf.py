@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -184,7 +186,29 @@ def row(*cells: nodes.Node | str) -> nodes.row:
     return made
 
 
+def source_of_compiled(app: Sphinx, module: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the source of a compiled module with the places of its names, for `[source]`."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or spec.origin.endswith(".py"):
+        return None  # viewcode finds it
+    extension = Path(spec.origin)
+    source = extension.with_name(f"{extension.name.partition('.')[0]}.py")
+    analyzer = ModuleAnalyzer.for_string(source.read_text(), module)
+    analyzer.find_tags()
+    return analyzer.code, analyzer.tags
+
+
+def module_of_member(app: Sphinx, module: str, name: str | None) -> str | None:
+    """Return the module of the class of a member. Sphinx would take that of the member's value,
+    such as an enum that is the default of a field."""
+    owner, _, member = (name or "").partition(".")
+    found = getattr(sys.modules.get(module), owner, None)
+    return getattr(found, "__module__", None) if member else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("viewcode-follow-imported", module_of_member)
+    app.connect("viewcode-find-source", source_of_compiled)
     app.add_directive("install", Install)
     app.add_directive("options", OptionList)
     app.add_directive("results", Results)

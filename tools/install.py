@@ -126,10 +126,17 @@ def install() -> int:
     return process.returncode
 
 
-if __name__ == "__main__":
-    match sys.argv[1:]:
+def main(arguments: list[str]) -> int:
+    match arguments:
         case ["--dependencies"]:
-            sys.exit(install_packages(project()["project"]["dependencies"]))
+            return install_packages(project()["project"]["dependencies"])
         case ["--group", name]:
-            sys.exit(install_packages(project()["dependency-groups"][name]))
-    sys.exit(install())
+            return install_packages(project()["dependency-groups"][name])
+    return install()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -36,8 +36,8 @@ async def health(session: Session) -> int:
     is_healthy = not (leaderless or offline or behind)
     facts: list[dict[str, Any]] = [
         {"fact": "healthy", "value": is_healthy},
-        {"fact": "brokers", "value": sorted(broker.id for broker in cluster.brokers)},
-        {"fact": "controller", "value": cluster.controller_id},
+        {"fact": "broker ids", "value": sorted(broker.id for broker in cluster.brokers)},
+        {"fact": "controller id", "value": cluster.controller_id},
         {"fact": "topics", "value": len(topics)},
         {"fact": "partitions", "value": len(partitions)},
         {"fact": "without a leader", "value": _names(leaderless)},

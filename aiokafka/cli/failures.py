@@ -130,9 +130,12 @@ def lines_of(error: BaseException) -> list[str]:
 def text_of(error: BaseException) -> str:
     """Return the text of an error for a shell: without the number and the class of a broker's
     error, and without its description if that only repeats that something is missing or exists.
+    An error of the configuration has no class either.
 
     The traceback of --debug has all of it.
     """
+    if isinstance(error, errors.KafkaConfigurationError) and error.args:
+        return str(error.args[0])
     if not isinstance(error, errors.BrokerResponseError) or not error.args:
         return str(error) or type(error).__name__
     text = str(error.args[0])

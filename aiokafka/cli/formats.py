@@ -49,6 +49,9 @@ class LineColumns(NamedTuple):
 class InputError(KafkaError):
     """The input cannot be converted to a record."""
 
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # without the class: a user of the shell does not need it
+
 
 class NewRecord(NamedTuple):
     """A record to send, converted from the input."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.arguments import Finite
-from aiokafka.cli.failures import PartlyFailedError
+from aiokafka.cli.failures import PartlyFailedError, text_of
 from aiokafka.cli.formats import (
     LONGEST,
     Cells,
@@ -273,7 +273,7 @@ Send = Callable[[Sending, Sequence[bytes]], Awaitable[None]]
 
 
 def _undelivered(number: int, error: KafkaError) -> KafkaError:
-    return PartlyFailedError([f"record {number} was not delivered: {error}"], error)
+    return PartlyFailedError([f"record {number} was not delivered: {text_of(error)}"], error)
 
 
 async def pieces_of(

@@ -97,7 +97,7 @@ class BatchSizing:
         self._most = self._full = config.max_batch_size
         largest = _LARGEST_COMPRESSED if self._codec else _LARGEST
         largest = min(largest, config.max_request_size, config.buffer_memory // _BUFFER_SHARE)
-        self._largest = 0 if config.is_given("max_batch_size") else largest
+        self._largest = 0 if config.is_given("max_batch_size") or config.acks == 0 else largest
         self._may_grow = True
         self._spare = spare
         self._ratio = 1.0
@@ -123,7 +123,8 @@ class BatchSizing:
         (`MessageAccumulator._grow`).
 
         0 = batches do not grow: `max_batch_size` was set, or a broker has refused a batch as too
-        large in the last 10 minutes.
+        large in the last 10 minutes; or there is no response with such an error (acks=0), and each
+        batch above the topic's limit would be lost.
         """
         return self._largest if self._may_grow else 0
 
@@ -969,6 +970,8 @@ class ProducerBatch:
         value."""
         held = self.reserved
         self.reserved = 0
+        if self.builder.is_large:
+            self.builder.end_loan()
         return held
 
     # -- records

@@ -63,6 +63,14 @@ class BatchBuilder:
         self._is_sent = False
         self._first_timestamp = -1
 
+    def __del__(self) -> None:
+        try:
+            # The batch was not sent, so no producer returns its buffer.
+            if not self._is_sent and self._builder is not None:
+                self._builder.end_loan()
+        except AttributeError:
+            pass  # created without __init__
+
     def append(
         self,
         *,

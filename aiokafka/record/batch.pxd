@@ -17,6 +17,7 @@ cdef class SpareBuffers:
     cdef Py_ssize_t _free
 
     cpdef bytearray take(self)
+    cpdef free(self, Py_ssize_t size)
     @cython.locals(size=Py_ssize_t)
     cpdef add(self, bytearray buffer)
 
@@ -37,6 +38,7 @@ cdef class RecordBatchBuilder:
     cdef tuple _identity
     cdef SpareBuffers _spare
     cdef bint _is_reused
+    cdef Py_ssize_t _loan
 
     @cython.locals(
         plain_key=bytes,
@@ -72,6 +74,8 @@ cdef class RecordBatchBuilder:
     @cython.locals(capacity=Py_ssize_t, buffer=bytearray)
     cdef int _grow(self, Py_ssize_t size) except -1
     cdef _give_buffer(self)
+    cpdef end_loan(self)
+    cdef _reduce_loan(self, Py_ssize_t unused)
     cpdef recycle(self)
     cpdef object pack(self)
     cdef object _write_header(

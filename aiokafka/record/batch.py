@@ -48,7 +48,10 @@ class SpareBuffers:
     Without reuse, the memory allocator returns large buffers to the system, and requests them
     again: for records of 1 KiB, the page faults cost as much CPU time as copying the records.
 
-    Owns the buffers, which have at most `limit` bytes in total.
+    Owns the buffers. These, and the unused parts of the buffers that batches have taken, have at
+    most `limit` bytes in total. Otherwise small batches that wait for a slow broker could hold many
+    times the memory that `buffer_memory` counts for them: each of them could take a large buffer
+    that a batch for another broker has returned.
     """
 
     def __init__(self, limit: int) -> None:
@@ -57,12 +60,12 @@ class SpareBuffers:
 
     def take(self) -> bytearray | None:
         """Remove and return the buffer that was added last, which the processor may still have in
-        its cache; None without a buffer."""
-        if not self._buffers:
-            return None
-        buffer = self._buffers.pop()
-        self._free += len(buffer)
-        return buffer
+        its cache; None without a buffer. Until `free` is called, all of it counts as unused."""
+        return self._buffers.pop() if self._buffers else None
+
+    def free(self, size: int) -> None:
+        """Count `size` bytes of a taken buffer no longer as unused."""
+        self._free += size
 
     def add(self, buffer: bytearray) -> None:
         """Keep `buffer`, unless it is small, the limit is reached, or a view of the buffer
@@ -119,6 +122,8 @@ class RecordBatchBuilder:
         self.is_large = False
         """Whether the buffer is large enough for `recycle()`."""
         self._is_reused = False
+        self._loan = 0
+        """The bytes of a buffer from `spare` that count as unused."""
 
     def raise_limit(self, size_limit: int) -> None:
         """Raise the size limit to `size_limit` bytes; a lower value has no effect."""
@@ -252,7 +257,7 @@ class RecordBatchBuilder:
             if buffer is not None:
                 memoryview(buffer)[: self.size] = memoryview(self._buffer)[: self.size]
                 self._buffer = buffer
-                self._capacity = len(buffer)
+                self._capacity = self._loan = len(buffer)
                 self._is_reused = True
         # Set the capacity only after the resize, because compiled code writes without bounds checks
         # up to the capacity. The resize raises MemoryError, or BufferError while a view of the
@@ -304,6 +309,7 @@ class RecordBatchBuilder:
             # The buffer was allocated for more records: release the rest.
             mem.resize(self._buffer, self.size)
             self._capacity = self.size
+        self._reduce_loan(self._capacity - self.size)
         whole = memoryview(self._buffer)[: self.size]
         if not self.compression:
             return whole
@@ -315,6 +321,16 @@ class RecordBatchBuilder:
         whole.release()
         self._give_buffer()
         return memoryview(packed)
+
+    def end_loan(self) -> None:
+        """Count the unused part of a buffer from `spare` no longer: the batch is not needed any
+        more."""
+        self._reduce_loan(0)
+
+    def _reduce_loan(self, unused: int) -> None:
+        if unused < self._loan and self._spare is not None:
+            self._spare.free(self._loan - unused)
+            self._loan = unused
 
     def recycle(self) -> None:
         """Give the buffer of the built batch to later batches. Nothing may read the batch
@@ -330,6 +346,7 @@ class RecordBatchBuilder:
         buffer = self._buffer
         self._capacity = 0
         self._buffer = bytearray()
+        self._reduce_loan(0)
         if self._spare is not None:
             self._spare.add(buffer)
 

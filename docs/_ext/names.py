@@ -167,7 +167,11 @@ def _option(target: str, page: str) -> Place | None:
 
 def _error(target: str) -> Place | None:
     name = target.removeprefix("aiokafka.").removeprefix("errors.")
-    return ("errors", error_anchor(name)) if name in errors.__all__ else None
+    if name not in errors.__all__ or not isinstance(getattr(errors, name), type):
+        return None
+    # The base class of all broker errors has no row in the tables.
+    is_base = name == errors.BrokerResponseError.__name__
+    return ("errors", f"aiokafka.errors.{name}" if is_base else error_anchor(name))
 
 
 def error_anchor(name: str) -> str:

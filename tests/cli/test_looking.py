@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.cli.support import Cli
+from tests.cli.support import Cli, environment, process
 
 
 def fill(cli: Cli) -> None:
@@ -85,7 +85,15 @@ def test_reset_leaves_out_partitions_without_an_offset(cli: Cli) -> None:
 
 def test_a_line_without_key_delimiter_is_told_once(cli: Cli) -> None:
     cli.served.topic("users", 1)
-    cli.pipe("printf 'a:1\\nb\\nc\\n' | aiokafka produce users -K :")
+    child = process(
+        *("produce", "users", "-K", ":"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    _, told = child.communicate(b"a:1\nb\nc\n", timeout=60)
+    assert child.returncode == 0
+    assert told.count(b"no key delimiter") == 1 and b"record 2 has" in told
     assert cli.served.values("users") == [b"1", b"b", b"c"]
 
 

@@ -63,3 +63,4 @@ def test_a_profile_without_a_file_says_how_to_make_one(cli: Cli, file: Path) -> 
     done = cli.run("topics", "list", "--profile", "prod")
     assert done.code == 2
     assert "`aiokafka profile create prod` makes it" in done.err
+    assert done.err.startswith("aiokafka: profile 'prod': ")

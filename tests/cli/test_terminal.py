@@ -66,6 +66,15 @@ def test_ctrl_c_commits_what_is_on_the_screen_and_leaves(cli: Cli) -> None:
     assert (groups.committed("g", "orders", 0), groups.state_of("g")) == (3, "Empty")
 
 
+@needs_terminal
+def test_a_format_without_a_line_break_has_one_at_a_terminal(cli: Cli) -> None:
+    cli.served.topic("orders")
+    cli.served.run(_fill(cli, 2))
+    text, code = ended(at_terminal(cli, "consume", "orders", "-e", "--format", "%o %s"))
+    assert code == 0 and "0 value-0\r\n1 value-1\r\n" in text
+    assert cli("consume", "orders", "-e", "--format", "%o %s").out == "0 value-01 value-1"
+
+
 async def _fill(cli: Cli, count: int) -> None:
     records = [(None, b"value-%d" % number, ()) for number in range(count)]
     cli.served.cluster.log("orders").extend(records)

@@ -4,6 +4,7 @@ too old for it."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 
 import pytest
@@ -15,8 +16,10 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.record.batch import RecordBatchBuilder, SpareBuffers
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold, Silence
 from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
@@ -231,3 +234,16 @@ async def test_what_is_in_flight_when_a_partition_loses_its_leader() -> None:
                     later = await producer.send(TOPIC, b"2", partition=1)
                 assert (await later).offset == 2
         assert values(two, 1) == numbers(3)
+
+
+def test_a_batch_that_is_never_sent_does_not_count_for_ever_among_the_buffers() -> None:
+    spare = SpareBuffers(150_000)
+    spare.add(bytearray(100_000))
+    batch = BatchBuilder(RecordBatchBuilder(size_limit=150_000, spare=spare))
+    batch.append(timestamp=0, key=None, value=bytes(30_000))
+    spare.add(bytearray(100_000))
+    assert spare.take() is None  # the batch has the first one, and the second was too much
+    del batch
+    gc.collect()
+    spare.add(bytearray(100_000))
+    assert spare.take() is not None

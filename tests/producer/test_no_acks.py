@@ -101,3 +101,20 @@ def test_records_keep_their_order_when_other_requests_leave_their_connection(siz
 
     numbers = [int(value) for value in simulate(main) if value is not None]
     assert numbers == list(range(4000))
+
+
+@pytest.mark.parametrize("partition", [0, None])
+def test_batches_under_load_stay_below_the_limit_of_the_topic(partition: int | None) -> None:
+    """No response would say that a batch is too large, so each one would be lost."""
+    count = 2000
+
+    async def main(_: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, config={"max.message.bytes": "100000"})
+            async with new_producer(cluster, acks=0) as producer:
+                for _ in range(count):
+                    await producer.send(TOPIC, bytes(500), partition=partition)
+            await asyncio.sleep(1)
+            return len(values(cluster))
+
+    assert simulate(main) == count

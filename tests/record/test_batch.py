@@ -135,8 +135,10 @@ def large_batch(spare: SpareBuffers, fill: bytes, codec: int = 0) -> RecordBatch
 
 
 def take_all(spare: SpareBuffers) -> list[int]:
-    """Take every buffer, and return their sizes."""
-    return [len(buffer) for buffer in iter(spare.take, None)]
+    """Take every buffer, drop it, and return their sizes."""
+    sizes = [len(buffer) for buffer in iter(spare.take, None)]
+    spare.free(sum(sizes))
+    return sizes
 
 
 def test_a_batch_is_written_into_the_buffer_of_an_earlier_one() -> None:
@@ -191,6 +193,42 @@ def test_few_bytes_are_kept_for_later_batches() -> None:
     assert take_all(spare) == [120_000, 100_000]
     spare.add(bytearray(250_000))
     assert take_all(spare) == [250_000]
+
+
+def test_small_batches_do_not_hold_many_large_buffers() -> None:
+    """Batches that wait for a slow broker take buffers that batches for another broker return."""
+    limit = 200_000
+    spare = SpareBuffers(limit)
+    small = []
+    for _ in range(50):
+        large = large_batch(spare, b"a")
+        large.build()
+        large.recycle()
+        builder = RecordBatchBuilder(size_limit=200_000, spare=spare)
+        builder.append(0, None, bytes(20_000), None)
+        small.append(builder)
+    used = sum(builder.size for builder in small)
+    assert used < sum(len(builder.build().obj) for builder in small) < used + limit
+    for builder in small:
+        builder.end_loan()  # their producer gives them up
+    large = large_batch(spare, b"a")
+    large.build()
+    large.recycle()
+    assert len(take_all(spare)) == 1
+
+
+def test_a_batch_that_fills_its_buffer_leaves_the_limit_to_others() -> None:
+    spare = SpareBuffers(150_000)
+    first = large_batch(spare, b"a")
+    first.build()
+    first.recycle()
+    second = large_batch(spare, b"b")
+    third = large_batch(spare, b"c")
+    third.build()
+    second.build()
+    third.recycle()
+    (size,) = take_all(spare)
+    assert size > 100_000
 
 
 def test_a_batch_without_producer_says_so() -> None:
