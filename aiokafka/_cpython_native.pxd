@@ -388,3 +388,26 @@ cdef extern from *:
     """
     object ready "aiokafka_ready"(object value)
     object call "aiokafka_call"(object (*take)(object), object (*find)(object), object source)
+
+
+cdef extern from *:
+    """
+    static CYTHON_UNUSED PyObject *aiokafka_first_step(PyObject *coroutine, PyObject *suspended) {
+        PyObject *result, *error;
+        switch (PyIter_Send(coroutine, Py_None, &result)) {
+        case PYGEN_RETURN:
+            return result;
+        case PYGEN_NEXT:
+            error = PyObject_CallFunctionObjArgs(suspended, coroutine, result, NULL);
+            Py_DECREF(result);
+            if (error) {
+                PyErr_SetObject((PyObject *) Py_TYPE(error), error);
+                Py_DECREF(error);
+            }
+            return NULL;
+        default:
+            return NULL;
+        }
+    }
+    """
+    object first_step "aiokafka_first_step"(object coroutine, object suspended)

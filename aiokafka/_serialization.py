@@ -9,12 +9,11 @@ plain function.
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import _clock
+from aiokafka import _clock, _cpython
 from aiokafka._compat import CancelledError
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.serialization import MessageField, SerializationContext
@@ -86,44 +85,11 @@ class Suspended(Exception):
             return stop.value
 
 
-@types.coroutine
-def _drive() -> Generator[Any, Any, None]:
-    """Run the coroutines that are sent, one after the other, and yield their results.
-
-    This is faster than `send(None)` for each coroutine: at its end, `send` raises StopIteration,
-    which takes as long as the call of the coroutine. `yield from` raises none.
-    """
-    result = None
-    while True:
-        steps = yield result
-        result = yield from steps
-
-
-_idle_drivers: list[Generator[Any, Any, None]] = []
-"""Drivers that wait for a coroutine. A serializer may itself send records, and loops may run in
-several threads, so a running driver is not in this list."""
-
-
-def _new_driver() -> Generator[Any, Any, None]:
-    driver = _drive()
-    next(driver)
-    return driver
-
-
 def first_step(result: Any) -> Any:
     """Run an awaitable up to its first suspension, in the task of the caller. Return its result, or
     raise its exception. Raises Suspended if it waits. Return anything but an awaitable as it is."""
     if type(result) is CoroutineType:
-        try:
-            driver: Any = _idle_drivers.pop()
-        except IndexError:
-            driver = _new_driver()
-        # If `send()` raises, the driver has ended, so it does not return to `_idle_drivers`.
-        yielded = driver.send(result)
-        if driver.gi_yieldfrom is not None:
-            raise Suspended(result, yielded, driver)
-        _idle_drivers.append(driver)
-        return yielded
+        return _cpython.first_step(result, Suspended)
     if not inspect.isawaitable(result):
         return result
     # A coroutine that `types.coroutine` has made of a generator has no `__await__`.

@@ -49,7 +49,7 @@ def new_topic(text: str) -> tuple[str, int, int]:
 )
 @click.option(
     "--as-version",
-    default="4.3",
+    default="4.4",
     show_default=True,
     metavar="RELEASE",
     help="Behave like this release of Kafka, 0.9 to 4.4.",

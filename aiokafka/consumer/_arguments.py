@@ -156,6 +156,13 @@ def some_names(partitions: Collection[TopicPartition]) -> str:
     return _some([f"{tp.topic}-{tp.partition}" for tp in first], len(partitions))
 
 
+def some_positions(positions: Mapping[TopicPartition, int]) -> str:
+    """Return names and offsets of the first five partitions, and the number of the others."""
+    first = sorted(positions.items())[:_MOST]
+    texts = [f"{tp.topic}-{tp.partition} at {offset}" for tp, offset in first]
+    return _some(texts, len(positions))
+
+
 def some_topics(topics: Collection[str]) -> str:
     """Return the names of the first five topics and the number of the others, for messages."""
     return _some(sorted(topics)[:_MOST], len(topics))

@@ -103,7 +103,7 @@ class DrainingListener(ConsumerRebalanceListener):
         self._drain_timeout = drain_timeout
         self._calling: set[asyncio.Task[Any] | None] = set()
         self.listener: Any = None
-        self.retry: RetryTopics | None = None
+        self.delays: Delays | None = None
         self.is_pattern = False  # whether topics are subscribed by a pattern
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
@@ -154,6 +154,8 @@ class DrainingListener(ConsumerRebalanceListener):
         """Call the application's listener, which may seek, then resume the partitions, unless Flow
         has a reason to keep them paused.
         """
+        if self.delays is not None:
+            await self.delays.start_partitions(assigned)
         self._pause_dead_letter_topics(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
@@ -165,10 +167,10 @@ class DrainingListener(ConsumerRebalanceListener):
         """Pause assigned dead-letter topics that the pattern matches: a dead letter that fails must
         not be sent to another dead-letter topic.
         """
-        if self.retry is None or not self.is_pattern:
+        if self.delays is None or not self.is_pattern:
             return
         for topic in sorted({tp.topic for tp in assigned}):
-            if self.retry.is_dead_letter_topic(topic):
+            if self.delays.retry.is_dead_letter_topic(topic):
                 self._dispatcher.log.warning(
                     "Topic %r is not read, though the pattern matches it: it is where RetryTopics "
                     "sends dead letters. Take it out of the pattern, or name the topics to read",
@@ -321,10 +323,11 @@ class ParallelConsumer(Generic[KT, VT]):
             self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
         )
         self._listener.listener = listener
-        self._listener.retry = self._retry = retry
+        self._retry = retry
         delays = None
         if retry is not None:
             delays = Delays(consumer, flow, queue.delayed, retry, limits.max_bytes)
+        self._listener.delays = delays
         self._reader = Reader(consumer, self._dispatcher, flow, delays, self._listener)
         self._flow = flow
         self._tasks = TaskOwner("parallel", self._dispatcher.fail)
@@ -352,13 +355,21 @@ class ParallelConsumer(Generic[KT, VT]):
         if self._consumer.rebalance_listener is not self._listener:
             self._subscribe()
         self._transition(_Phase.STARTED)
+        given = self._consumer.assignment()  # empty, unless `assign()` was called
         try:
             await self._consumer.start()
         except BaseException:
             self._allow_restart()
             raise
-        self._tasks.start(self._reader.run(), name="pump")
+        self._tasks.start(self._read(given), name="pump")
         self._tasks.start(self._committer.run(), name="commit")
+
+    async def _read(self, given: Set[TopicPartition]) -> None:
+        """Read until the end. `given`: the partitions given to `assign()`, for which the consumer
+        calls no listener."""
+        if self._listener.delays is not None:
+            await self._listener.delays.start_partitions(given)
+        await self._reader.run()
 
     def _allow_restart(self) -> None:
         """Allow another `start()` after a failed one, unless `stop()` or `request_stop()` was

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import re
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import aiokafka
 from aiokafka import _clock
+from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._typing import KeyGiven, KeySent, ValueGiven, ValueSent
 from aiokafka.errors import (
@@ -43,6 +45,9 @@ def size_of(record: ConsumerRecord[Any, Any]) -> int:
 # -- Delays of records of retry topics
 
 
+# Seconds to wait for the first offset of retry topics.
+_SEEK_TIMEOUT = 1.0
+
 Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 
 
@@ -70,16 +75,33 @@ class Delays:
         self._consumer = consumer
         self._flow = flow
         self._delayed = delayed
-        self._retry = retry
+        self.retry = retry
         self._max_bytes = max_bytes
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
+
+    async def start_partitions(self, assigned: Iterable[TopicPartition]) -> None:
+        """Read retry topics from their first record where the group has no committed offset.
+
+        With `auto_offset_reset="latest"`, the consumer would skip the copies that were sent before
+        it got the partition, for example in an earlier run that has not committed there.
+        """
+        tps = [tp for tp in assigned if self.retry.is_retry_topic(tp.topic)]
+        if tps:
+            committed = await self._consumer.committed_offsets(tps)
+            fresh = [tp for tp in tps if committed[tp] is None]
+            if fresh:
+                # A retry topic without a leader must not hold back the other partitions: after the
+                # timeout, the consumer continues the look-up in the background.
+                with contextlib.suppress(asyncio.TimeoutError):
+                    async with timeout(_SEEK_TIMEOUT):
+                        await self._consumer.seek_to_beginning(*fresh)
 
     def hold_back(self, batches: Batches, now: float) -> Batches:
         """Return the due records at the beginning of each list, and all records of topics that are
         not retry topics. Store the other records up to the memory limit of each partition, and seek
         back to the first record that is not stored.
         """
-        retry = self._retry
+        retry = self.retry
         ready: Batches = {}
         for tp, records in batches.items():
             due = self._due(tp, records, now) if retry.is_retry_topic(tp.topic) else records
@@ -132,15 +154,15 @@ class Delays:
             end = max(record.offset + 1, self._consumer.highwater(tp) or 0)
             seen_at = now
             self._ends[tp] = end, seen_at
-        at_last = seen_at + self._retry.delay_for(tp.topic)
-        return min(now + self._retry.due_in(record), at_last)
+        at_last = seen_at + self.retry.delay_for(tp.topic)
+        return min(now + self.retry.due_in(record), at_last)
 
     def _max_partition_bytes(self) -> int:
         """Return the maximum bytes of a partition's delayed records: `max_bytes`, divided among the
         assigned partitions of retry topics.
         """
         tps = self._consumer.assignment()
-        return self._max_bytes // max(1, sum(self._retry.is_retry_topic(tp.topic) for tp in tps))
+        return self._max_bytes // max(1, sum(self.retry.is_retry_topic(tp.topic) for tp in tps))
 
 
 # -- Records of retry topics that were read and are not due yet

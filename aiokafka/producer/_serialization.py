@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable
 from inspect import isawaitable
 from operator import is_
+from types import CoroutineType
 from typing import Any
 
+from aiokafka import _cpython
 from aiokafka._callbacks import refuse_awaitable
 from aiokafka._serialization import Suspended, adapt_serializer, first_step
 from aiokafka.producer._arguments import Headers, as_headers
@@ -88,12 +90,12 @@ class Serializers:
             if self.key is not None:
                 key = self.key(key)
                 if type(key) is not bytes and key is not None:
-                    key = first_step(key)
+                    key = _first_step(key)
             part = "value"
             if self.value is not None:
                 value = self.value(value)
                 if type(value) is not bytes and value is not None:
-                    value = first_step(value)
+                    value = _first_step(value)
         except Suspended as suspended:
             if part == "key":
                 return _waiting(_finish_key(suspended, topic, self.value, value, pairs))
@@ -145,7 +147,7 @@ class _ValueSerializer(Serializers):
         try:
             value = self.value(value)
             if type(value) is not bytes and value is not None:
-                value = first_step(value)
+                value = _first_step(value)
         except Suspended as suspended:
             return _waiting(_finish_value(suspended, topic, key, pairs))
         except Exception as error:
@@ -185,7 +187,7 @@ class _ContextSerializers(Serializers):
                 else:
                     key = self.key(key)
                 if type(key) is not bytes and key is not None:
-                    key = first_step(key)
+                    key = _first_step(key)
             part = "value"
             if self.value is not None:
                 if self._value_takes_context:
@@ -193,7 +195,7 @@ class _ContextSerializers(Serializers):
                 else:
                     value = self.value(value)
                 if type(value) is not bytes and value is not None:
-                    value = first_step(value)
+                    value = _first_step(value)
         except Suspended as suspended:
             if part == "key":
                 _, to_value = self.functions(topic, pairs)
@@ -230,7 +232,7 @@ class _ContextValueSerializer(_ContextSerializers):
         try:
             value = self.value(value, SerializationContext(topic, _VALUE, pairs))
             if type(value) is not bytes and value is not None:
-                value = first_step(value)
+                value = _first_step(value)
         except Suspended as suspended:
             return _waiting(_finish_value(suspended, topic, key, pairs))
         except Exception as error:
@@ -240,6 +242,13 @@ class _ContextValueSerializer(_ContextSerializers):
 
 
 _KEY, _VALUE = MessageField.KEY, MessageField.VALUE
+
+
+def _first_step(result: Any) -> Any:
+    """Return `first_step(result)`, compiled without a call in Python for a coroutine."""
+    if type(result) is CoroutineType:
+        return _cpython.first_step(result, Suspended)
+    return first_step(result)
 
 
 def _bind(function: Callable[..., Any], context: SerializationContext) -> _Function:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any
 
 from aiokafka import _cpython
@@ -389,7 +390,7 @@ class RecordReader(BatchCursor):
         if self._key_deserializer is not None:
             key = self._convert(record, "key", self._key_deserializer, key)
             if key is not None and type(key) is not self._key_type:
-                if isawaitable(key):
+                if type(key) is CoroutineType or isawaitable(key):
                     key = self._await(record, "key", key, None)
                 else:
                     self._key_type = type(key)
@@ -397,7 +398,7 @@ class RecordReader(BatchCursor):
         if self._value_deserializer is not None:
             value = self._convert(record, "value", self._value_deserializer, value)
             if value is not None and type(value) is not self._value_type:
-                if isawaitable(value):
+                if type(value) is CoroutineType or isawaitable(value):
                     value = self._await(record, "value", value, key)
                 else:
                     self._value_type = type(value)
@@ -425,6 +426,8 @@ class RecordReader(BatchCursor):
         suspended = None
         self._is_awaiting = True
         try:
+            if type(awaitable) is CoroutineType:
+                return _cpython.first_step(awaitable, Suspended)
             return first_step(awaitable)
         except Suspended as error:
             suspended = error

@@ -702,6 +702,8 @@ class SharePartition:
             self._seeks = True
         self.start = offset
         self.end = offset if not self._batches else max(self.end, offset)
+        # Kafka 4.3 moves the start past finished records after the next acknowledgement only.
+        self._advance_start()
 
     def _advance_start(self) -> None:
         """Move the start offset past the records that are never delivered again."""

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka import AIOKafkaProducer, RejectRecord
+from aiokafka._compat import timeout
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
 from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster, Hold
 from tests.parallel.support import (
     Record,
@@ -369,3 +371,66 @@ async def test_a_seen_retry_is_in_order_of_due(cluster: FakeCluster) -> None:
             await until(lambda: committed(cluster, 1, "t-retry-1") == [30])
             await runs.stop()
     assert order == [int(record.value) for record in written(cluster, "t-retry-1")]
+
+
+@pytest.mark.parametrize("way", ["subscribe", "assign"])
+async def test_copies_of_an_earlier_run_are_not_skipped(cluster: FakeCluster, way: str) -> None:
+    """A run that has not committed in the retry topic has left a copy there."""
+    await add_topics(cluster)
+    cluster.log("t").append(b"old")
+    for value in (b"deleted", b"copy"):
+        cluster.log("t-retry-1").append(value)
+    cluster.log("t-retry-1").delete_before(1)
+    tried: list[bytes] = []
+
+    async def handle(record: Record) -> None:
+        tried.append(record.value)
+
+    async with make_producer(cluster) as producer:
+        retry = RetryTopics(producer, [1])
+        topics = ["t"] if way == "subscribe" else []
+        consumer = make_consumer(cluster, *topics, auto_offset_reset="latest")
+        if way == "assign":
+            consumer.assign([TopicPartition("t", 0), TopicPartition("t-retry-1", 0)])
+        async with ParallelConsumer(consumer, retry=retry, commit_interval_ms=20) as parallel:
+            runs = Runs(parallel, handle)
+            await until(lambda: committed(cluster, 1, "t-retry-1") == [2])
+            await runs.stop()
+        assert tried == [b"copy"]
+
+        # From now on, the group continues at the committed offset.
+        cluster.log("t-retry-1").append(b"next")
+        again = make_consumer(cluster, *topics, auto_offset_reset="latest")
+        if way == "assign":
+            again.assign([TopicPartition("t", 0), TopicPartition("t-retry-1", 0)])
+        async with ParallelConsumer(again, retry=retry, commit_interval_ms=20) as parallel:
+            runs = Runs(parallel, handle)
+            await until(lambda: committed(cluster, 1, "t-retry-1") == [3])
+            await runs.stop()
+        assert tried == [b"copy", b"next"]
+
+
+async def test_a_retry_topic_without_a_leader_holds_back_no_other() -> None:
+    tried: list[bytes] = []
+
+    async def handle(record: Record) -> None:
+        tried.append(record.value)
+
+    async with FakeCluster(2) as cluster:
+        await cluster.create_topic("t", assignment={0: [0]})
+        await cluster.create_topic("t-retry-1", assignment={0: [1]})
+        cluster.move_coordinator("group", "g", 0)
+        cluster.log("t").append(b"record")
+        cluster.log("t-retry-1").append(b"copy")
+        await cluster.stop_broker(1)
+        async with make_producer(cluster) as producer:
+            retry = RetryTopics(producer, [1])
+            consumer = make_consumer(cluster, "t")
+            parallel = ParallelConsumer(consumer, retry=retry)
+            async with timeout(15):
+                await parallel.start()
+            runs = Runs(parallel, handle)
+            await until(lambda: tried == [b"record"])
+            await cluster.start_broker(1)
+            await until(lambda: tried == [b"record", b"copy"])
+            await runs.stop()

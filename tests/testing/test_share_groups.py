@@ -262,6 +262,19 @@ async def test_the_next_leader_passes_acknowledged_records_after_a_gap(
     assert ranges(await one.take()) == [(14, 14, 1)]
 
 
+async def test_deleted_records_do_not_hold_back_the_start_offset(
+    cluster: FakeCluster, members: Members, place: Place
+) -> None:
+    fill(cluster, 2, 4)
+    one = await members("one")
+    assert ranges(await one.take(place)) == [(0, 5, 1)]
+    assert await one.settle(place, (0, 1, RELEASE), (2, 5, ACCEPT)) == [(0, 0)]
+    assert cluster.groups.share_start(GROUP, "t") == 0
+    cluster.log("t").delete_before(2)
+    assert await one.take() == EMPTY
+    assert cluster.groups.share_start(GROUP, "t") == 6
+
+
 async def test_a_fetch_that_waits_at_a_former_leader_gets_nothing(
     cluster: FakeCluster, members: Members, place: Place
 ) -> None:

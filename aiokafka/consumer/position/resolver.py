@@ -12,7 +12,7 @@ from aiokafka._log import SubjectLog
 from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_transient
 from aiokafka._tasks import Signal, together
 from aiokafka.cluster import ClusterMetadata, TopicInfo
-from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._arguments import some_positions
 from aiokafka.consumer._partition_state import (
     NO_EPOCH,
     PATIENCE_WITH_UNKNOWN,
@@ -540,7 +540,7 @@ class OffsetResolver:
         ends = await self._ask_ends(node_id, specs)
         found = await self.lookup.ask(node_id, {tp: s.timestamp_now() for tp, s in specs.items()})
         claims: list[_Claim] = []
-        was_reset: list[TopicPartition] = []
+        was_reset: dict[TopicPartition, int] = {}
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
             if isinstance(answer, FoundOffset) and answer.offset < 0:
@@ -560,11 +560,11 @@ class OffsetResolver:
                     claims.append((state, OffsetNotAvailable, move))
                     continue
                 self._reset_to(state, answer, is_end=is_end)
-                was_reset.append(state.tp)
+                was_reset[state.tp] = answer.offset
             else:
                 self._on_refused(state, UnknownError)
         if was_reset:
-            self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
+            self._log.info("Positions set by the reset policy: %s", some_positions(was_reset))
         return claims
 
     def _reset_to(self, state: PartitionState, found: FoundOffset, *, is_end: bool) -> None:
