@@ -180,9 +180,9 @@ class StoredState:
         self.records.clear()
         self.complete = 0
 
-    def first_unfinished(self) -> int:
+    def first_unfinished(self, log_start: int) -> int:
         """Return the first offset that may be delivered again."""
-        offset = self.start
+        offset = max(self.start, log_start)
         while offset in self.records and self.records[offset][0].is_terminal:
             offset += 1
         return offset
@@ -370,11 +370,12 @@ class SharePartition:
         if read.offset < base:
             self._archive(read.offset, base, RecordState.AVAILABLE)  # removed by compaction
         floor = self._floor(base)
-        first = base
-        if floor is None:
-            first = max(base, self.start)
-        elif floor.last >= base:
+        if floor is not None and floor.last >= base:
             first = floor.first
+        else:
+            # Kafka 4.3 acquires from `base` also if the records before the start are deleted, and a
+            # batch before them is still acquired. Deleted records then stay available for ever.
+            first = max(base, self.start)
         limits = replace(limits, records=most)
         overlapping = self._between(min(base, first), last)
         if overlapping:
@@ -708,8 +709,8 @@ class SharePartition:
     def _advance_start(self) -> None:
         """Move the start offset past the records that are never delivered again."""
         floor = self._floor(self.start)
-        if floor is None:
-            return  # a gap in the stored state begins at the start
+        if floor is None or floor.last < self.start:
+            return  # a gap in the stored state begins at the start, or nothing is after deletions
         _, _, part = next(floor.parts(self.start, self.start))
         if not part.state.is_terminal:
             return

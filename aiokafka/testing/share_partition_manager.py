@@ -151,7 +151,9 @@ class SharePartitionManager:
         if known is not None:
             return known.start
         stored = self.of(group_id).get(place)
-        return UNINITIALIZED if stored is None else stored.first_unfinished()
+        if stored is None or stored.start == UNINITIALIZED:
+            return UNINITIALIZED
+        return stored.first_unfinished(partition.log.start_offset)
 
     def initialize(self, group_id: str, topics: Iterable[tuple[bytes, int]]) -> None:
         """Create the missing states of a group that has subscribed to topics, given by topic id and
