@@ -275,6 +275,35 @@ async def test_deleted_records_do_not_hold_back_the_start_offset(
     assert cluster.groups.share_start(GROUP, "t") == 6
 
 
+async def test_the_next_leader_looks_for_no_gaps_in_deleted_records(
+    cluster: FakeCluster, members: Members, place: Place
+) -> None:
+    fill(cluster, 3, 3)
+    one = await members("one")
+    assert ranges(await one.take(place)) == [(0, 5, 1)]
+    assert await one.settle(place, (3, 5, ACCEPT)) == [(0, 0)]
+    cluster.move_leader(("t", 0), 1)
+    cluster.log("t").delete_before(2)
+    await members.connect(one, broker=1)
+    assert ranges(await one.take(place)) == []  # the log start is noticed
+    assert ranges(await one.take()) == [(2, 2, 1)]
+    cluster.log("t").delete_before(3)
+    fill(cluster, 1)
+    assert ranges(await one.take()) == [(6, 6, 1)]
+
+
+async def test_deleted_records_inside_a_batch_are_not_acquired(
+    cluster: FakeCluster, members: Members, place: Place
+) -> None:
+    """Although a batch before them is still acquired."""
+    fill(cluster, 2, 6)
+    one = await members("one")
+    assert ranges(await one.take(place, max_records=1)) == [(0, 1, 1)]
+    cluster.log("t").delete_before(4)
+    assert await one.take(max_records=1, exact=True) == EMPTY  # the log start is noticed
+    assert ranges(await one.take(max_records=1, exact=True)) == [(4, 4, 1)]
+
+
 async def test_a_fetch_that_waits_at_a_former_leader_gets_nothing(
     cluster: FakeCluster, members: Members, place: Place
 ) -> None:
