@@ -703,8 +703,8 @@ class SharePartition:
             self._seeks = True
         self.start = offset
         self.end = offset if not self._batches else max(self.end, offset)
-        # Kafka 4.3 does neither: it continues to look for gaps in the deleted records, and moves the
-        # start past finished records after the next acknowledgement only.
+        # Kafka 4.3 does neither: it continues to look for gaps in the deleted records, and moves
+        # the start past finished records after the next acknowledgement only.
         if self._gaps is not None:
             self._pass_gap(max(self._gaps[0], offset))
         self._advance_start()
