@@ -80,7 +80,7 @@ class Delays:
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
 
     async def start_partitions(self, assigned: Iterable[TopicPartition]) -> None:
-        """Read retry topics from their first record where the group has no committed offset, and
+        """Start at the first record in partitions of retry topics without a committed offset, and
         where the records at the committed offset were deleted.
 
         With `auto_offset_reset="latest"`, the consumer would skip the copies that were sent before
