@@ -668,8 +668,10 @@ class NodeSender:
         limit = self._max_in_flight
         is_ready = True
         while (
-            self._ready or self._lingering or self._backing_off or self._compression.queues
-        ) and len(self.requests) < limit and self.requests.size < self.requests.window:
+            (self._ready or self._lingering or self._backing_off or self._compression.queues)
+            and len(self.requests) < limit
+            and self.requests.size < self.requests.window
+        ):
             if not is_ready and not connection.is_ready:
                 # The connection is lost, throttled, or its write buffer is full: wake `run`, which
                 # waits for a connection.
