@@ -385,7 +385,9 @@ async def test_copies_that_are_alone_in_their_batch_are_serialized(
             runs = Runs(parallel, handle)
             await until(lambda: len(written(cluster, "t-dead-letter")) == 2)
             await runs.stop()
-    assert sorted(str(RetryInfo.of(dead).omitted) for dead in written(cluster, "t-dead-letter")) == [
+    assert sorted(
+        str(RetryInfo.of(dead).omitted) for dead in written(cluster, "t-dead-letter")
+    ) == [
         "",
         "value",
     ]
