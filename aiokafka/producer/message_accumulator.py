@@ -17,6 +17,7 @@ from aiokafka import _clock
 from aiokafka._compat import timeout_at
 from aiokafka._config.producer import ProducerConfig
 from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff, fail_late
+from aiokafka._tasks import refuse_other_loop
 from aiokafka._typing import later
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
@@ -984,7 +985,11 @@ class MessageAccumulator:
         headers: _Headers,
         is_awaited: bool,
     ) -> Future[Any]:
-        """Open a batch of `queue` with this record; return its future."""
+        """Open a batch of `queue` with this record; return its future. Raises IllegalStateError in
+        another event loop than the producer's."""
+        # Checked once per batch: for each record the check would cost too much.
+        if asyncio._get_running_loop() is not self._loop:
+            refuse_other_loop(self._loop, "AIOKafkaProducer")
         builder = topic_queues.sizing.new_builder()
         now = self._loop.time()
         deadline = now + self._delivery_timeout

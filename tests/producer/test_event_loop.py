@@ -13,7 +13,7 @@ import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka._compat import timeout
-from aiokafka.errors import KafkaError
+from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.metrics import ProducerMetricsCollector
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
@@ -254,6 +254,20 @@ def test_made_for_a_loop_that_runs_later(transactional_id: str | None) -> None:
         loop.run_until_complete(cluster.stop())
     finally:
         loop.close()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("call", ["send", "send_and_wait"])
+async def test_a_call_in_the_loop_of_another_thread(cluster: FakeCluster, call: str) -> None:
+    """Otherwise the record would wait until something else wakes the producer's event loop."""
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"here", partition=0)
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            await asyncio.to_thread(
+                asyncio.run, getattr(producer, call)(TOPIC, b"there", partition=0)
+            )
+        await producer.send_and_wait(TOPIC, b"here", partition=0)
+    assert values(cluster) == [b"here", b"here"]
 
 
 def test_no_loop_runs_after_it_was_made() -> None:
