@@ -589,8 +589,10 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         """
         producer = self._producer
         numbers = sorted(await producer.partitions_for(topic))
-        batch = producer.create_batch()
-        batch.append(timestamp=timestamp, key=copy.key, value=copy.value, headers=headers)
+        batch = producer.create_batch(topic=topic)
+        await batch.append_async(
+            timestamp=timestamp, key=copy.key, value=copy.value, headers=headers
+        )
         batch.close()
         number = numbers[partition % len(numbers)]
         return await (await producer.send_batch(batch, topic, partition=number))
