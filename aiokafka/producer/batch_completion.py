@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._health import THROTTLES
 from aiokafka._log import SubjectLog
 from aiokafka._reading import doubts_metadata
 from aiokafka._retry import MOST_PROMPT_ATTEMPTS
@@ -482,11 +483,15 @@ class BatchCompletion:
     ) -> tuple[str, BaseException | None]:
         """Return why a batch is not delivered yet: a text, and the error that caused it, if any."""
         cause = batch.error
+        leader = self.client.cluster.leader_for_partition(queue.partition)
+        throttled_for = self.client.throttled_until(leader) - self._loop.time()
         if cause is not None:
             reason = f"the last attempt failed with: {cause}"
+        elif throttled_for > 0:
+            reason = f"the leader {THROTTLES.format(throttled_for)}"
         elif batch.state == BatchState.IN_FLIGHT:
             reason = "the broker has not answered"
-        elif self.client.cluster.leader_for_partition(queue.partition) in (None, -1):
+        elif leader in (None, -1):
             reason = "the partition has no leader"
         elif self.id_state is not None and self.id_state.lacks_id(queue):
             cause = self.id_state.id_error

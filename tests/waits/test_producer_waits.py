@@ -167,3 +167,26 @@ async def test_a_topic_that_does_not_exist_says_so_and_what_to_do() -> None:
     text = str(caught.value)
     assert "topic 'my-topik': it does not exist, as brokers said for 2.0 s" in text
     assert "auto.create.topics.enable" in text
+
+
+def throttle(response: Any) -> None:
+    response.throttle_time_ms = 30_000
+
+
+async def test_a_leader_that_throttles_the_producer_shows(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with new_producer(cluster) as producer:
+        with cluster.intercept(ProduceRequest, Edit(throttle), times=1):
+            await producer.send_and_wait("t", b"0", partition=0)
+        waiting = await producer.send("t", b"1", partition=0)
+        await asyncio.sleep(LASTING)
+        health = producer.health()
+        assert health.state is ProducerState.RUNNING
+        (stalled,) = health.stalled
+        assert stalled.what == "delivery to t-0"
+        assert "the leader throttles this client, which has exceeded a quota" in stalled.reason
+        (line,) = warnings(caplog)
+        assert "delivery to t-0: the leader throttles this client" in line
+        async with timeout(30):
+            await waiting
