@@ -112,7 +112,8 @@ class ProducerState(StrEnum):
 
     UNREACHABLE = "unreachable"
     """No pending records can be delivered: for five seconds, the leaders of their partitions have
-    not responded or have accepted no batch; or no broker responds. The producer keeps retrying."""
+    not responded or have accepted no batch, or the partitions have had no leader; or no broker
+    responds. The producer keeps retrying."""
 
     FAILED = "failed"
     """The producer failed, for example because another producer took its `transactional_id`."""
