@@ -12,9 +12,9 @@ if sys.version_info >= (3, 11):
     from asyncio import timeout, timeout_at
 
     class timeout_after_reading(asyncio.Timeout):
-        """A `timeout_at` that cancels its block one loop iteration after `when`: a response that
-        arrived before `when`, while the loop was blocked, is then read first. See
-        `_retry.within`."""
+        """A `timeout_at` that cancels its block two loop iterations after the iteration in which it
+        is due: a response that arrived before `when`, while the loop was blocked, is then read and
+        processed first. See `_retry.within`."""
 
         def __init__(self, when: float) -> None:
             super().__init__(None)

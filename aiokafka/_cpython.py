@@ -50,8 +50,8 @@ def untrack(instance: Any) -> None:
 
 
 def track(instance: Any) -> None:
-    """In the C form, include `instance` in the search for reference cycles again. To be called
-    before `instance` can refer to containers."""
+    """In the C form, undo `untrack`: the search for reference cycles includes `instance` again. To
+    be called before `instance` can refer to containers."""
 
 
 def set_tracked(instance: Any, name: str, value: Any) -> None:

@@ -184,7 +184,7 @@ class NodeHealth:
 
     Senders report each request in flight with `asked` or `expect`, and its result with `succeed`,
     `fail` or `note`. An outage starts at the time when the missing response was due, and ends with
-    the next response. The start and the end of an outage are each logged one time.
+    the next response, or with `forget`. Its start, and its end by a response, are logged once.
     """
 
     __slots__ = (

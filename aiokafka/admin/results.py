@@ -134,7 +134,8 @@ class CreatedTopics(TopicResults):
 
 
 class DeletedTopics(TopicResults):
-    """The outcomes for deleted topics. The dict of `to_object` has no error messages."""
+    """The outcomes for deleted topics. As in aiokafka 0.14, the dict of `to_object` has no error
+    messages."""
 
     __slots__ = ()
 

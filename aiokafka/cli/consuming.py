@@ -200,7 +200,7 @@ def _format(given: dict[str, Any]) -> formats.Format:
     if given["text"] is not None:
         text = given["text"]
         if sys.stdout.isatty() and not text.endswith(("\n", "\\n")):
-            text += "\n"  # on a terminal, each record has its line
+            text += "\n"  # on a terminal, the next record begins on a new line
         return formats.custom(text, null)
     key_delimiter = given["key_delimiter"]
     return formats.plain(

@@ -119,6 +119,11 @@ class ConsumerSettings:
         """Which records of transactions are read: the option `isolation_level`."""
         return self._given.isolation_level
 
+    @cached_property
+    def auto_offset_reset(self) -> str:
+        """Where to start without a valid position: the option `auto_offset_reset`."""
+        return self._given.auto_offset_reset
+
     # -- private attributes of aiokafka 0.14, for programs that use them ---------------------------
 
     @cached_property

@@ -55,8 +55,8 @@ async def authenticate(
     broker does not support the mechanism, AuthenticationFailedError when it rejects the
     credentials, KafkaConnectionError (also without credentials), RequestTimedOutError.
     """
-    # Fetch the credentials in less than `timeout`: the error of the whole connection setup, which
-    # ends at the same time, would not say that the credentials were late.
+    # Fetch the credentials in less than `timeout`. The whole connection setup ends after `timeout`,
+    # and its error would not say that the credentials were late.
     left = _PREPARING_PART * timeout
     mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)

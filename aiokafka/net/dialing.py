@@ -264,7 +264,8 @@ class Route:
             wrapped.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if wrapped is not None and options:
             try:
-                # Set all of them (again): asyncio has set TCP_NODELAY.
+                # `_with_options` has set the options before the connect, but asyncio has set
+                # TCP_NODELAY since. The socket of a dialer or proxy gets the options only here.
                 _set_options(wrapped, options, self.peer)
             except BaseException:
                 transport.abort()
@@ -413,7 +414,7 @@ async def _create_with(
             make_once, sock=sock, ssl=context, server_hostname=name
         )
     except BaseException:
-        # With a protocol there is a transport, which closes the socket.
+        # Once the protocol is made, a transport owns the socket, and closes it.
         if not made:
             sock.close()
         raise
@@ -517,7 +518,8 @@ async def _through_socks(
     from python_socks.async_.asyncio import Proxy
 
     loop = asyncio.get_running_loop()
-    # The deadline of the caller ends the call. The library's own timeout would be 60 s.
+    # The deadline of the caller ends the call. The library's own timeout (by default 60 s) must not
+    # end it earlier.
     longest = max(0.0, deadline - loop.time()) + 1.0
     try:
         connecting = Proxy.from_url(proxy.url_at(proxy_ip), rdns=True, loop=loop).connect(

@@ -256,7 +256,8 @@ class ConnectionPool:
             self._leaving[connection] = None
             connection.retire()
             return None
-        # The address is compared once per snapshot of the metadata.
+        # Compare the address of a broker once per snapshot of the metadata. A bootstrap server
+        # (negative id) has no address in the metadata: compare its address at every call.
         epoch = self._metadata.cluster.epoch
         if connection.address_checked_at == epoch and node_id >= 0:
             return connection

@@ -156,19 +156,21 @@ class DrainingListener(ConsumerRebalanceListener):
         """
         if self.delays is not None:
             await self.delays.start_partitions(assigned)
-        self._pause_dead_letter_topics(assigned)
+        dead = self._pause_dead_letter_topics(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
-        # Resume the partitions last: the application's listener may have changed the positions at
-        # which the consumer continues.
+        # Resume the partitions, and commit their positions, last: the application's listener may
+        # have changed the positions at which the consumer continues.
         self._flow.on_assigned(assigned)
+        self._dispatcher.queue.begin(assigned - dead)
 
-    def _pause_dead_letter_topics(self, assigned: Set[TopicPartition]) -> None:
-        """Pause assigned dead-letter topics that the pattern matches: a dead letter that fails must
-        not be sent to another dead-letter topic.
+    def _pause_dead_letter_topics(self, assigned: Set[TopicPartition]) -> Set[TopicPartition]:
+        """Pause assigned dead-letter topics that the pattern matches, and return their partitions:
+        a dead letter that fails must not be sent to another dead-letter topic.
         """
+        dead: set[TopicPartition] = set()
         if self.delays is None or not self.is_pattern:
-            return
+            return dead
         for topic in sorted({tp.topic for tp in assigned}):
             if self.delays.retry.is_dead_letter_topic(topic):
                 self._dispatcher.log.warning(
@@ -177,7 +179,9 @@ class DrainingListener(ConsumerRebalanceListener):
                     topic,
                     topic=topic,
                 )
-                self._flow.keep_paused(tp for tp in assigned if tp.topic == topic)
+                dead.update(tp for tp in assigned if tp.topic == topic)
+        self._flow.keep_paused(dead)
+        return dead
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
         """Call no more handlers for these partitions. Wait at most `limit` seconds for the running
@@ -369,6 +373,7 @@ class ParallelConsumer(Generic[KT, VT]):
         calls no listener."""
         if self._listener.delays is not None:
             await self._listener.delays.start_partitions(given)
+        self._dispatcher.queue.begin(given)
         await self._reader.run()
 
     def _allow_restart(self) -> None:

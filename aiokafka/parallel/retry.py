@@ -80,21 +80,29 @@ class Delays:
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
 
     async def start_partitions(self, assigned: Iterable[TopicPartition]) -> None:
-        """Read retry topics from their first record where the group has no committed offset.
+        """Start at the first record in partitions of retry topics without a committed offset, and
+        where the records at the committed offset were deleted.
 
         With `auto_offset_reset="latest"`, the consumer would skip the copies that were sent before
-        it got the partition, for example in an earlier run that has not committed there.
+        it got the partition, for example in an earlier run that has not committed there, and the
+        copies after those that retention has deleted.
         """
         tps = [tp for tp in assigned if self.retry.is_retry_topic(tp.topic)]
-        if tps:
-            committed = await self._consumer.committed_offsets(tps)
-            fresh = [tp for tp in tps if committed[tp] is None]
-            if fresh:
-                # A retry topic without a leader must not hold back the other partitions: after the
-                # timeout, the consumer continues the look-up in the background.
-                with contextlib.suppress(asyncio.TimeoutError):
-                    async with timeout(_SEEK_TIMEOUT):
-                        await self._consumer.seek_to_beginning(*fresh)
+        if not tps:
+            return
+        found = await self._consumer.committed_offsets(tps)
+        committed = {tp: offset.offset for tp, offset in found.items() if offset is not None}
+        fresh = [tp for tp in tps if tp not in committed]
+        # A retry topic without a leader must not hold back the other partitions: after the timeout,
+        # the consumer continues the look-up in the background.
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout(_SEEK_TIMEOUT):
+                if fresh:
+                    await self._consumer.seek_to_beginning(*fresh)
+                starts = await self._consumer.beginning_offsets(committed)
+                for tp, offset in committed.items():
+                    if offset < starts[tp]:
+                        self._consumer.seek(tp, starts[tp])
 
     def hold_back(self, batches: Batches, now: float) -> Batches:
         """Return the due records at the beginning of each list, and all records of topics that are
@@ -581,8 +589,10 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         """
         producer = self._producer
         numbers = sorted(await producer.partitions_for(topic))
-        batch = producer.create_batch()
-        batch.append(timestamp=timestamp, key=copy.key, value=copy.value, headers=headers)
+        batch = producer.create_batch(topic=topic)
+        await batch.append_async(
+            timestamp=timestamp, key=copy.key, value=copy.value, headers=headers
+        )
         batch.close()
         number = numbers[partition % len(numbers)]
         return await (await producer.send_batch(batch, topic, partition=number))

@@ -125,7 +125,7 @@ class PartitionWork:
         "unfinished",
     )
 
-    def __init__(self, tp: TopicPartition, first: int) -> None:
+    def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.tracker = OffsetTracker()
         # The unfinished works of each lane (see WorkQueue): the first work is ready or running, the
@@ -135,7 +135,10 @@ class PartitionWork:
         self.nbytes = 0
         self.running = 0
         self.opened = 0  # number of running works whose `async with` block or handler has begun
-        self.committed = first
+        # The first position is committed even if no record is finished. Otherwise, without a
+        # committed offset, `auto_offset_reset="latest"` would skip the unfinished records when the
+        # next owner or the restarted process begins.
+        self.committed = _UNKNOWN
         self.truncations: list[int] = []  # offsets at which the log was truncated
         self.is_closed = False  # no more works are started
         self.is_current = True  # False after `drop`
@@ -289,7 +292,7 @@ class WorkQueue:
 
     @property
     def partitions(self) -> Iterable[PartitionWork]:
-        """The assigned partitions from which records were taken."""
+        """The assigned partitions, except dead-letter topics, which are not read."""
         return self._partitions.values()
 
     @property
@@ -299,6 +302,12 @@ class WorkQueue:
         return 0 if self.is_closed else len(self._ready)
 
     # -- adding -----------------------------------------------------------------------------------
+
+    def begin(self, tps: Iterable[TopicPartition]) -> None:
+        """Add assigned partitions, so that their positions are committed before any record."""
+        for tp in tps:
+            if tp not in self._partitions:
+                self._begin(tp)
 
     def begin_transit(self) -> None:
         """Mark that records were taken from the consumer and are not queued yet."""
@@ -318,7 +327,7 @@ class WorkQueue:
         """
         partition = self._partitions.get(tp)
         if partition is None:
-            partition = self._begin(tp, records[0].offset)
+            partition = self._begin(tp)
         elif records[0].offset < partition.tracker.position:
             self._truncate(partition, records[0].offset)
         count = 0
@@ -335,8 +344,8 @@ class WorkQueue:
         self.nbytes += total
         return partition
 
-    def _begin(self, tp: TopicPartition, first: int) -> PartitionWork:
-        partition = self._partitions[tp] = PartitionWork(tp, first)
+    def _begin(self, tp: TopicPartition) -> PartitionWork:
+        partition = self._partitions[tp] = PartitionWork(tp)
         partition.lanes.update(self._running_after_revoke.get(tp, {}))
         return partition
 

@@ -173,7 +173,8 @@ class ProducerHealthMonitor:
                 continue
             reason, error = self._completion.reason(queue, batch)
             outage = silent.get(queue.node.node_id) if queue.node is not None else None
-            # NodeHealth logs an outage with an error, but not an outage by a missing response.
+            # NodeHealth has logged an outage that has an error. An outage without an error is an
+            # overdue response, which NodeHealth does not log.
             is_logged = outage is not None and outage.error is not None
             if error is None and outage is not None:
                 reason = outage.text

@@ -132,7 +132,7 @@ class BatchBuilder:
         if self._serializers is not None:
             headers = list(as_headers(headers)) if headers else []
             key, value = await self._serializers.serialize_async(self.topic, key, value, headers)
-            if self.closed():  # meanwhile
+            if self.closed():  # closed while a serializer was awaited
                 return None
         return self._append(timestamp, key, value, headers)
 

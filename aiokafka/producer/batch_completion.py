@@ -320,7 +320,7 @@ class BatchCompletion:
         """Request metadata if outdated metadata may have caused `error`."""
         why = f"a produce request failed: {error}"
         # REQUEST_TIMED_OUT: with acks=all the leader waits for the other replicas, and may have
-        # lost its connection to them. Request metadata from another broker, which may have a new
+        # lost its connection to them. Request metadata from another broker, which may know a new
         # leader.
         if isinstance(error, RequestTimedOutError) or doubts_metadata(error, attempts):
             self.client.doubt_metadata(why)

@@ -935,7 +935,7 @@ class MessageAccumulator:
         quantum is used up and the sticky partition has no open batch, or one that has grown."""
         queue = topic_queues.sticky
         # Fill the open batch even if the quantum is used up: larger batches compress better. But a
-        # batch that has grown is filled by a quantum at a time: otherwise its partition would get
+        # batch that has grown is filled one quantum at a time: otherwise its partition would get
         # up to `BatchSizing.largest` bytes at once, and most of them if its broker is slow.
         if queue is None or (
             topic_queues._left <= 0 and (queue.open is None or queue.open.has_grown)

@@ -275,7 +275,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             )
         config.client.note_defaults(applied)
         self._demands_idempotence = given.get("enable_idempotence") is True
-        # Instrumentation for aiokafka 0.14 calls these two.
+        # Instrumentation for aiokafka 0.14 reads these two attributes, and calls one that is not
+        # None.
         self._key_serializer = self._value_serializer = None
         self._serializers: Serializers | None = None
         if key_serializer is not None or value_serializer is not None:
@@ -649,8 +650,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
             return future
         if type(value) is bytes and not headers and self._message_accumulator.is_yield_due:
-            # The usual reason by far. `_send_checked` would yield as well, but it costs as much as
-            # many calls of `send`, and large records are declined every few times.
+            # `append` usually declines a record because a yield is due: for large records at every
+            # few calls. `_send_checked` would yield as well, but it costs as much as many calls of
+            # `send`.
             await self._message_accumulator.yield_to_loop()
             self._check_may_send("send", number)
             appended: Future[RecordMetadata] | None = self._append(

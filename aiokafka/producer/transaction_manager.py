@@ -552,7 +552,7 @@ class TransactionState(Enum):
     ABORTABLE = "failed: only abort_transaction() is possible"
     FATAL = "failed for good"
 
-    __hash__ = object.__hash__  # instead of Enum's, which is a function in Python
+    __hash__ = object.__hash__  # faster than Enum's, which is a function in Python
 
 
 _S = TransactionState
@@ -561,8 +561,8 @@ _S = TransactionState
 #   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
 #   IN_TRANSACTION    begin_transaction()
 #   COMMITTING        commit_transaction()
-#   COMMITTED         the commit has succeeded, but the next transaction needs a new epoch, or
-#                     requests without a response must be fenced, and this has failed or timed out
+#   COMMITTED         the commit has succeeded, but a step that the next transaction needs (a new
+#                     epoch, or fencing requests without a response) has failed or timed out
 #   ABORTING          abort_transaction(), or stop()
 #   ABORTABLE         records or offsets have failed, or the coordinator has aborted the transaction
 #   FATAL             the producer was fenced, or is not authorized (_FATAL_ERRORS)

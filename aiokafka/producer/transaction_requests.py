@@ -654,7 +654,7 @@ class TransactionRequests:
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
         connection = self._client.usable_connection(node_id)
         if connection is not None:
-            return connection  # no timer: it takes time, and each transaction connects twice
+            return connection  # without `timeout_at`, which costs time in every transaction
         # Only the connect runs under this timer. The coordinator lookup raises its own timeout
         # error, whose text has the reason.
         async with timeout_at(deadline):

@@ -736,7 +736,7 @@ class ProducerTransactions:
                 identity = self._fencing.identity
                 await self._requests.add_group(identity, group_id, deadline, pending)
             await self._pause()
-            # Also for version 2: `_abort_unknown` checks whether the transaction has groups.
+            # In version 2 there is no AddOffsetsToTxn: TxnOffsetCommit, sent below, adds the group.
             transaction.add_group(group_id)
             while by_member:
                 by_member = await self._commit_offsets(by_member, offsets, group, deadline, pending)

@@ -351,7 +351,8 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
             pass  # another frame follows, or the data is damaged: decompress by frame, below
         else:
             return unpacked
-    # The header has no size (as written by Java's stream), or an implausibly large one.
+    # The header has no size (as written by Java's stream) or an implausibly large one, or the
+    # attempt above has failed.
     return _unzstd_stream(decompressor, data, limit)
 
 

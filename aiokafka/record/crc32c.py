@@ -11,7 +11,7 @@ from importlib.util import module_from_spec
 
 __all__ = ["crc32c", "crc32c_by_table"]
 
-_POLYNOMIAL = 0x82F63B78  # reflected
+_POLYNOMIAL = 0x82F63B78  # the polynomial of CRC-32C, with its bits reversed
 
 
 def _make_table() -> tuple[int, ...]:

@@ -435,6 +435,7 @@ class RecordReader(BatchCursor):
             raise not_deserialized(record, error, part) from error
         finally:
             self._is_awaiting = False
-        # The decoded record keeps its bytes; the cursor stays before it, as after an error.
+        # The decoded record keeps its bytes. The cursor stays before this record, as after an
+        # error.
         self.suspended = SuspendedRecord(record, part, suspended, key, self._value_deserializer)
         raise self.suspended

@@ -160,6 +160,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._pause = 0.0
         self._current: SessionTransaction | None = None
+        # The assigned partitions of which the group has a committed offset.
+        self._started: set[TopicPartition] = set()
         self._stop_deadline: float | None = None
         self._failure: KafkaError | None = None
         self._is_ending = False
@@ -244,8 +246,15 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             self._current = transaction
             try:
                 await self._fill(transaction)
+                starts = await self._missing_offsets(transaction)
             except ConsumerStoppedError:
                 break
+            if transaction.phase in OVER:
+                break  # another task has left the session meanwhile
+            if starts:
+                await self._abandon(transaction)
+                await self._commit_starts(starts)
+                return await self._next()
             if transaction.records and not transaction.is_void:
                 return transaction
             await self._abandon(transaction)
@@ -282,6 +291,45 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 return
             deadline = deadline or loop.time() + self._linger
             wait_ms = min(_STOP_CHECK_MS, (deadline - loop.time()) * 1000)
+
+    async def _missing_offsets(self, transaction: SessionTransaction) -> dict[TopicPartition, int]:
+        """Return the first positions in partitions where the group has no committed offset.
+
+        Without one, `auto_offset_reset="latest"`, or a duration, would skip the records of an
+        aborted transaction when the next owner or the restarted process begins.
+        """
+        if self.consumer.auto_offset_reset in ("earliest", "none"):
+            return {}
+        starts = {**self._positions(), **transaction.first}
+        tps = starts.keys() - self._started
+        if not tps:
+            return {}
+        try:
+            committed = await self.consumer.committed_offsets(tps)
+        except KafkaError as error:
+            self._log.warning("It is not known whether the group has committed offsets: %s", error)
+            return {}
+        # Partitions may have been revoked meanwhile.
+        tps &= self.consumer.assignment()
+        missing = {tp: starts[tp] for tp in tps if committed[tp] is None}
+        self._started |= tps - missing.keys()
+        return missing
+
+    async def _commit_starts(self, starts: dict[TopicPartition, int]) -> None:
+        """Commit positions in a transaction without records, so that a member or a producer that
+        was replaced cannot overwrite later offsets. Raises the errors of the end of a block.
+        """
+        self._current = transaction = SessionTransaction(self)
+        transaction.first.update(starts)
+        transaction.next.update(starts)
+        await self.begin(transaction)
+        await self._end(transaction, None)
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        """Return the known positions of the consumer."""
+        ends, lags = self.consumer.known_end_offsets(), self.consumer.lag()
+        known = ((tp, ends.get(tp), lag) for tp, lag in lags.items())
+        return {tp: end - lag for tp, end, lag in known if end is not None and lag is not None}
 
     # -- transactions
 
@@ -490,6 +538,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """If the transaction has records of revoked partitions, wait up to `_MAX_REVOKE_WAIT` for
         a commit in progress (see `_commit`), then remove the partitions from the transaction.
         """
+        self._started -= partitions
         transaction = self._current
         if transaction is None or not partitions & transaction.next.keys():
             return
@@ -503,6 +552,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     def _partitions_lost(self, partitions: Set[TopicPartition]) -> None:
         """Remove lost partitions from the transaction at once."""
+        self._started -= partitions
         if self._current is not None:
             self._current.give_up(partitions)
 

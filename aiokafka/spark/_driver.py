@@ -209,8 +209,9 @@ class Cluster:
         return await self._resolve(self._options.starting, partitions, "starting")
 
     def first_offsets(self, start: Offsets) -> Offsets:
-        """Return those offsets of `start` that are the first offsets of their partitions because
-        the query starts at the first record, not because the options or a group give this offset.
+        """Return the offsets of `start` for the partitions that start at their first record: by
+        "earliest", or because the group has no committed offset. Partitions that start at a given
+        offset, a timestamp or a committed offset are omitted, even if it is the first offset.
         """
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._from_first})
 

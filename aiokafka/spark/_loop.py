@@ -234,7 +234,7 @@ class SharedClients:
         shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
 
     def _expire(self, key: object, shared: _Shared[Any]) -> None:
-        # In the same loop iteration, the client may have got a user, or may have been replaced.
+        # A safeguard: `_acquire` cancels this timer when the client gets a user.
         if self._shared.get(key) is shared and not shared.users:
             del self._shared[key]
             self._tasks.start(_close(shared), name="close-idle-client")

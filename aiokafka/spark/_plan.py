@@ -177,7 +177,7 @@ class StreamPlan:
         end = self._end_offsets(begin)
         # Check the end before Spark stores it in the checkpoint, because after every restart Spark
         # plans a stored batch again. If a query was started with the checkpoint of another query by
-        # mistake, it must not damage this checkpoint.
+        # mistake, the other query must still be able to use its checkpoint.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
         # Add new partitions after these checks: for the checkpoint of another query all partitions

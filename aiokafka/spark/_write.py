@@ -82,8 +82,8 @@ class RepetitionCheck:
         marked = await with_retries(
             lambda: _marks_beyond(options, name, ended.tasks), options.kafka.broker_timeout
         )
-        # Without skipWritten, a mark of a later batch is an error, too. With skipWritten it is not:
-        # the later batch may have had more tasks than this one.
+        # Without skipWritten, a Marker of a later batch is an error, too. With skipWritten it is
+        # not: the later batch may have had more tasks than this one.
         last = ended.batch if options.skip_written else max(marked.values(), default=-1)
         late = sorted(task for task, batch in marked.items() if ended.batch <= batch <= last)
         if late:

@@ -282,7 +282,8 @@ class SharePartition:
         self._events = events
         self._batches: list[InFlightBatch] = []
         self._seeks = False  # whether a record before the end may be available
-        # Offsets between these two may be unknown to the share coordinator: (next unread, end).
+        # (next, last): the range in which to look for gaps, which are offsets that the loaded state
+        # lacks. The search continues at `next`.
         self._gaps: tuple[int, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wakers: dict[Callable[[], None], None] = {}

@@ -15,11 +15,22 @@ from aiokafka.errors import (
     IllegalGenerationError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.parallel import RetryTopics
+from aiokafka.parallel import ParallelConsumer, RetryTopics
 from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
+from tests.parallel.support import (
+    Record,
+    Runs,
+    Seen,
+    committed,
+    ends,
+    fill,
+    make_consumer,
+    make_parallel,
+    until,
+)
 
 
 async def test_a_commit_that_is_too_late_is_not_the_end(
@@ -222,3 +233,88 @@ async def test_records_that_wait_to_be_tried_again_are_not_passed(cluster: FakeC
             await runs.stop()
     assert seen == [b"due"]
     assert committed(cluster, 1, "t-retry-1") == [1]
+
+
+@pytest.mark.parametrize("way", ["subscribe", "assign"])
+async def test_a_restart_begins_with_the_first_unfinished_record(
+    cluster: FakeCluster, way: str
+) -> None:
+    """The group has no committed offset, and `auto_offset_reset="latest"` would skip the record."""
+    cluster.log("t").append(b"old")
+    tried: list[bytes] = []
+
+    async def handle(record: Record) -> None:
+        tried.append(record.value)
+        if len(tried) == 1:
+            raise ZeroDivisionError
+
+    def make() -> ParallelConsumer:
+        consumer = make_consumer(cluster, auto_offset_reset="latest")
+        if way == "assign":
+            consumer.assign([TopicPartition("t", number) for number in range(4)])
+        else:
+            consumer.subscribe(["t"])
+        return ParallelConsumer(consumer)
+
+    async with make() as parallel:
+        cluster.log("t").append(b"1")
+        with pytest.raises(ZeroDivisionError):
+            await parallel.run(handle)
+    assert committed(cluster, 1) == [1]
+    cluster.log("t").append(b"2")
+    async with make() as parallel:
+        runs = Runs(parallel, handle)
+        await until(lambda: len(tried) == 3)
+        await runs.stop()
+    assert tried == [b"1", b"1", b"2"]
+
+
+async def test_partitions_without_records_are_committed(cluster: FakeCluster) -> None:
+    """Records that are written while the group has no member are not skipped."""
+    cluster.log("t", 1).append(b"old")
+    tried: list[bytes] = []
+
+    def handle(record: Record) -> None:
+        tried.append(record.value)
+
+    options = {"consumer": {"auto_offset_reset": "latest"}}
+    async with make_parallel(cluster, **options) as parallel:
+        await until(lambda: cluster.groups.committed("g", "t", 1) == 1)
+        # One commit is enough.
+        count = len(list(cluster.requests(OffsetCommitRequest)))
+        await asyncio.sleep(0.1)
+        assert len(list(cluster.requests(OffsetCommitRequest))) <= count + 1
+        await Runs(parallel, handle).stop()
+    cluster.log("t", 1).append(b"while stopped")
+    async with make_parallel(cluster, **options) as parallel:
+        runs = Runs(parallel, handle)
+        await until(lambda: tried == [b"while stopped"])
+        await runs.stop()
+
+
+async def test_the_next_owner_begins_with_the_first_unfinished_record(
+    cluster: FakeCluster,
+) -> None:
+    begun: list[bytes] = []
+    ended: list[bytes] = []
+
+    async def handle_slowly(record: Record) -> None:
+        begun.append(record.value)
+        await asyncio.sleep(100)
+
+    def handle(record: Record) -> None:
+        ended.append(record.value)
+
+    options = {"consumer": {"auto_offset_reset": "latest"}, "drain_timeout_ms": 50}
+    async with make_parallel(cluster, **options) as first:
+        slow = Runs(first, handle_slowly)
+        for number in range(4):
+            cluster.log("t", number).append(b"%d" % number)
+        await until(lambda: len(begun) == 4)
+        async with make_parallel(cluster, **options) as second:
+            runs = Runs(second, handle)
+            await until(lambda: len(second.consumer.assignment()) == 2)
+            moved = {b"%d" % tp.partition for tp in second.consumer.assignment()}
+            await until(lambda: set(ended) == moved)
+            await runs.stop()
+        await slow.cancel()

@@ -24,6 +24,7 @@ from tests.parallel.support import (
     add_topics,
     committed,
     make_consumer,
+    make_parallel,
     make_producer,
     record_in,
     until,
@@ -408,6 +409,48 @@ async def test_copies_of_an_earlier_run_are_not_skipped(cluster: FakeCluster, wa
             await until(lambda: committed(cluster, 1, "t-retry-1") == [3])
             await runs.stop()
         assert tried == [b"copy", b"next"]
+
+
+async def test_copies_after_deleted_ones_are_not_skipped(cluster: FakeCluster) -> None:
+    """Retention has deleted the record at the committed offset, and not those after it."""
+    await add_topics(cluster)
+    log = cluster.log("t-retry-1")
+    tried: list[bytes] = []
+
+    def handle(record: Record) -> None:
+        tried.append(record.value)
+
+    async with make_producer(cluster) as producer:
+        for values in ([b"1"], [b"deleted", b"2", b"3"]):
+            for value in values:
+                log.append(value)
+            if b"deleted" in values:
+                log.delete_before(2)
+            parallel = make_parallel(
+                cluster,
+                "t",
+                consumer={"auto_offset_reset": "latest"},
+                retry=RetryTopics(producer, [1]),
+            )
+            async with parallel:
+                runs = Runs(parallel, handle)
+                await until(lambda: committed(cluster, 1, "t-retry-1") == [log.end_offset])
+                await runs.stop()
+    assert tried == [b"1", b"2", b"3"]
+
+
+async def test_dead_letter_topics_of_a_pattern_are_not_committed(cluster: FakeCluster) -> None:
+    await add_topics(cluster)
+    async with make_producer(cluster) as producer:
+        consumer = make_consumer(cluster)
+        retry = RetryTopics(producer, [1])
+        async with ParallelConsumer(
+            consumer, pattern="t.*", retry=retry, commit_interval_ms=20
+        ) as parallel:
+            runs = Runs(parallel, lambda record: None)
+            await until(lambda: cluster.groups.committed("g", "t-retry-1", 0) == 0)
+            await runs.stop()
+    assert cluster.groups.committed("g", "t-dead-letter", 0) is None
 
 
 async def test_a_retry_topic_without_a_leader_holds_back_no_other() -> None:

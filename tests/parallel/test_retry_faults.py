@@ -359,6 +359,40 @@ async def test_records_without_key_and_value_are_retried(
     assert (dead.key, dead.value, dead.headers[0]) == (None, None, ("trace", b"1"))
 
 
+async def later(value: bytes | None) -> bytes | None:
+    return value
+
+
+def with_context(value: bytes | None, ctx: Any) -> bytes | None:
+    assert ctx.topic.startswith("t-")
+    return value
+
+
+@pytest.mark.parametrize("serializer", [later, with_context])
+async def test_copies_that_are_alone_in_their_batch_are_serialized(
+    cluster: FakeCluster, serializer: Any
+) -> None:
+    await add_topics(cluster)
+    cluster.log("t").append(None, headers=(("trace", b"1"),))
+    cluster.log("t").append(bytes(2000))
+
+    async def handle(record: Record) -> None:
+        raise LookupError
+
+    options = {"max_request_size": 1500, "value_serializer": serializer}
+    async with make_producer(cluster, **options) as producer:
+        async with make_parallel(cluster, retry=RetryTopics(producer, [1])) as parallel:
+            runs = Runs(parallel, handle)
+            await until(lambda: len(written(cluster, "t-dead-letter")) == 2)
+            await runs.stop()
+    assert sorted(
+        str(RetryInfo.of(dead).omitted) for dead in written(cluster, "t-dead-letter")
+    ) == [
+        "",
+        "value",
+    ]
+
+
 async def test_what_cannot_be_written_anywhere_ends_it(
     cluster: FakeCluster, producer: AIOKafkaProducer
 ) -> None:

@@ -464,6 +464,18 @@ async def test_a_smaller_copy_is_sent_if_a_broker_refuses_the_whole_one(
     assert dict(copy.headers)["retry.message"] == b""
 
 
+async def later(value: int) -> bytes:
+    return b"%d" % value
+
+
+def with_context(value: int, ctx: Any) -> bytes:
+    assert ctx.topic.startswith("t-")
+    return b"%d" % value
+
+
+SERIALIZERS = [later, with_context]
+
+
 async def test_objects_are_sent_by_a_producer_with_serializers(
     cluster: FakeCluster, start: Start
 ) -> None:
@@ -479,6 +491,37 @@ async def test_objects_are_sent_by_a_producer_with_serializers(
         await cluster.wait_for(lambda: written(cluster, "t-dead-letter"), timeout_s=60)
         await running.stop()
     assert written(cluster, "t-dead-letter")[0].value == b"7"
+
+
+@pytest.mark.parametrize("serializer", SERIALIZERS)
+async def test_objects_that_are_delivered_again_before_they_are_due_are_serialized(
+    cluster: FakeCluster, start: Start, serializer: Any
+) -> None:
+    """Such a copy is sent alone in its batch, which has calls of its own for serializers."""
+    cluster.log("t").append(b"7")
+    done: list[Any] = []
+
+    def handle(record: Record) -> None:
+        if record.topic == "t":
+            raise LookupError
+        done.append((record.value, record.delivery_count))
+
+    producer = AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, value_serializer=serializer
+    )
+    async with producer:
+        retry = RetryTopics(producer, [5000])
+        for number in range(2):
+            running = Processing(await start(value_deserializer=int), handle, retry=retry)
+            await cluster.wait_for(
+                lambda: len(events(cluster, "acquired", "t-retry-1")) > number  # noqa: B023
+            )
+            await running.stop()
+        running = Processing(await start(value_deserializer=int), handle, retry=retry)
+        await cluster.wait_for(lambda: bool(done), timeout_s=60)
+        await running.stop()
+    assert len(written(cluster, "t-retry-1")) >= 2
+    assert done[0][0] == 7
 
 
 async def test_wrong_topics_and_producers(

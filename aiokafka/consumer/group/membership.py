@@ -370,8 +370,8 @@ _RECOVERABLE = (
 class RecoverableErrors:
     """Reports errors to the application while the member continues to retry.
 
-    Owns: the errors that this object reported last, by type. Errors of a listener are not included,
-    even if they have the same type.
+    Owns: the last reported error of each type. This object withdraws only these errors: an error of
+    a rebalance listener stays, even if it has the same type.
     """
 
     def __init__(self, context: ConsumerContext, state: MembershipStateMachine) -> None:
