@@ -505,6 +505,8 @@ class BatchCompletion:
             reason = f"there is no producer id: {cause or 'no broker has answered'}"
         elif self.transaction is not None and self.transaction.holds(queue.partition):
             reason = "it waits for the coordinator of the transaction"
+        elif queue.node is not None and len(queue.node.requests):
+            reason = "other records were sent first, and the leader takes records too slowly"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
         return reason, cause
