@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LASTING",
+    "THROTTLES",
     "ConsumerState",
     "Due",
     "NodeHealth",
@@ -111,7 +112,8 @@ class ProducerState(StrEnum):
 
     UNREACHABLE = "unreachable"
     """No pending records can be delivered: for five seconds, the leaders of their partitions have
-    not responded or have accepted no batch; or no broker responds. The producer keeps retrying."""
+    not responded or have accepted no batch, or the partitions have had no leader; or no broker
+    responds. The producer keeps retrying."""
 
     FAILED = "failed"
     """The producer failed, for example because another producer took its `transactional_id`."""
@@ -149,6 +151,9 @@ _SETTLED_AFTER = 5.0
 
 # Number of earlier states that a StateLog keeps.
 _REMEMBERED = 20
+
+THROTTLES = "throttles this client, which has exceeded a quota, for another {:.1f} s"
+"""A text to follow the name of a broker; the argument is the remaining time in seconds."""
 
 # Seconds within which a healthy broker responds. A later response counts as missing, that is, as an
 # outage; for a request that the broker may delay, such as Fetch, the permitted delay is added.
@@ -381,6 +386,16 @@ class NodeHealth:
         _, request = min(self._overdue(now))
         text = f"{self.place} has not answered {request} for {now - since + PROMPT:.1f} s"
         return Outage(since, (self.name,), None, text)
+
+    def throttle(self, now: float) -> Outage | None:
+        """Return the wait of the oldest request in flight for the end of a throttle, as an Outage;
+        None if no request waits for it. This wait does not change the state of the client: a broker
+        that throttles this client is reachable."""
+        until = 0.0 if self._resumes_at is None else self._resumes_at()
+        if until <= now or not self.is_asked:
+            return None
+        text = f"{self.place} {THROTTLES.format(until - now)}"
+        return Outage(min(due.asked_at for due in self._due), (self.name,), None, text)
 
 
 def broker_health(

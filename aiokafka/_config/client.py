@@ -82,6 +82,12 @@ class ProxyUrl:
         self.address = address
         self.login = login
 
+    def url_at(self, ip: str) -> str:
+        """Return the URL with an IP address of the proxy in place of its host name."""
+        user, at, _ = self.url.partition("://")[2].rpartition("@")
+        host = f"[{ip}]" if ":" in ip else ip
+        return f"{self.scheme}://{user}{at}{host}:{self.address[1]}"
+
 
 class ProxyUrlText:
     """An option type: the URL of a proxy, or None. Error texts do not show the URL, because it may

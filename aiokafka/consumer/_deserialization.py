@@ -108,15 +108,22 @@ async def fill_many(
     as by `_interception.intercept()`. `wait()` returns when records may have arrived, or at the
     deadline.
     """
-    queue = context.queue
+    queue, now = context.queue, asyncio.get_running_loop().time
     counts: dict[PartitionState, int] = {}
     epochs: dict[PartitionState, int] = {}
+    # Whether records that nothing announces may be buffered: a take that returns records stops
+    # before an unreadable record, and after decompressing 64 MiB.
+    may_have_more = True
     with withheld(context, counts, lambda _: nullcontext()):
         _count(context, counts, records)
         while _size(records) < least and not queue.has_error(wanted):
             for state in counts:
                 epochs.setdefault(state, state.epoch)
-            in_time = await wait()
+            if may_have_more:
+                await queue.yield_turn()
+                in_time = now() < deadline
+            else:
+                in_time = await wait()
             if queue.is_over:
                 give_back(counts)
                 return {}
@@ -126,6 +133,7 @@ async def fill_many(
                 more = queue.take_again(wanted, _rest(limit, records))
             except Exception:  # the next call raises it again
                 break
+            may_have_more = bool(more) or queue.buffer.suspended is not None
             _add(context, counts, records, more)
             with deserializing(queue):
                 is_open = await _go_on(context, counts, records, wanted, limit, deadline)

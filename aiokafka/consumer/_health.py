@@ -288,7 +288,7 @@ class ConsumerHealthMonitor:
         if self._state_override in (ConsumerState.NEW, ConsumerState.CLOSED):
             return
         targets = self._targets
-        outages = targets.outages(now)
+        outages = {**targets.throttles(now), **targets.outages(now)}
         coordinator = self._coordinator_outage(now)
         absent = set(targets.leaderless)
         has_outages = bool(outages or absent)

@@ -860,36 +860,31 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return await self._read_one(partitions)
 
     async def _read_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
-        if self._queue.buffer.unfinished is not None:
-            # The fast path has found a record whose interceptor has to be awaited.
-            from aiokafka.consumer._interception import resume
-
-            record = await resume(self._context)
-            if record is not None:
-                return record
-        if self._queue.buffer.suspended is not None:
-            # The fast path has found a record whose deserializer waits.
-            self._queue.buffer.begin_call(self._loop.time())
-            record = await self._finish_one()
-            if record is not None:
-                return record
+        buffer = self._queue.buffer
         wanted = as_wanted(partitions) if partitions else None
-        began_at = await self._begin_call()
-        if began_at is None:
-            raise ConsumerStoppedError(_STOPPED)
-        # No await from here to the wait: a failure or `stop()` in between wakes only calls that
-        # already wait, so this call would then wait without an end.
-        if self._subscription.subscription is None:
-            raise _no_subscription()
-        if wanted is None and self._queue.buffer.interceptor is not None:
+        while True:
+            if buffer.unfinished is not None or buffer.suspended is not None:
+                # `next()` has found a record whose interceptor has to be awaited, or whose
+                # deserializer waits.
+                record = await self._finish_next()
+                if record is not None:
+                    return record
+            began_at = await self._begin_call()
+            if began_at is None:
+                raise ConsumerStoppedError(_STOPPED)
+            # No await from here to the wait: a failure or `stop()` in between wakes only calls that
+            # already wait, so this call would then wait without an end.
+            if self._subscription.subscription is None:
+                raise _no_subscription()
+            if wanted is not None or buffer.interceptor is None:
+                break
             # `next()` calls the interceptors itself, unless they may be `async`. This is faster
             # than `intercept_one()` below.
             record = self._queue.next()
             if record is not None:
                 return record
-            buffer = self._queue.buffer
-            if buffer.unfinished is not None or buffer.suspended is not None:
-                return await self._read_one(partitions)
+            if buffer.unfinished is None and buffer.suspended is None:
+                break
         raised_at = self._monitor.raised_at
         may_raise = self._given.unreachable_timeout is not None
         while True:
@@ -919,6 +914,19 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 if (now := self._loop.time()) - self._yielded_at > _YIELD_AFTER:
                     await self._yield(now)
                 self._check()
+
+    async def _finish_next(self) -> ConsumerRecord[KT, VT] | None:
+        """Wait for the interceptor or deserializer of the record that `FetchBuffer.next()` has
+        found. Return the record; None if it is dropped, or must be read again."""
+        record: ConsumerRecord[KT, VT] | None = None
+        if self._queue.buffer.unfinished is not None:
+            from aiokafka.consumer._interception import resume
+
+            record = await resume(self._context)
+        if record is None and self._queue.buffer.suspended is not None:
+            self._queue.buffer.begin_call(self._loop.time())
+            record = await self._finish_one()
+        return record
 
     async def _finish_one(self, intercepts: bool = True) -> ConsumerRecord[KT, VT] | None:
         """Wait for the deserializer of `FetchBuffer.suspended`. Return the record, after the

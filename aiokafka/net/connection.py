@@ -15,6 +15,7 @@ from aiokafka.errors import (
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
+    UnsupportedVersionError,
     renewed,
 )
 from aiokafka.net._traffic import NodeTraffic
@@ -332,7 +333,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if version is None:
             if self.versions is None:
                 raise KafkaConnectionError(f"{self.peer}: the handshake has not finished")
-            version = self.versions.pick(request, max_version)
+            try:
+                version = self.versions.pick(request, max_version)
+            except UnsupportedVersionError as error:
+                raise UnsupportedVersionError(f"{self.peer}: {error.args[0]}") from None
             self._picked[request, max_version] = version
         return version
 

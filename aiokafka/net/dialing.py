@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import re
 import socket
@@ -211,7 +210,7 @@ class Route:
     Owns the socket until `connect` has created a transport for it.
     """
 
-    __slots__ = ("_address", "_broker", "_config", "_server_hostname", "_sock", "peer")
+    __slots__ = ("_address", "_broker", "_config", "_proxy_ip", "_server_hostname", "_sock", "peer")
 
     def __init__(
         self,
@@ -221,8 +220,10 @@ class Route:
         address: tuple[str, int] | None,
         server_hostname: str | None = None,
         sock: socket.socket | None = None,
+        proxy_ip: str | None = None,
     ) -> None:
-        """`peer` names broker and route in messages; `address` is None if there is a `sock`."""
+        """`peer` names broker and route in messages; `address` is None if there is a `sock`. With a
+        proxy, `address` is the proxy's destination, and `proxy_ip` an IP address of the proxy."""
         self.peer = peer
         self._config = config
         self._broker = broker
@@ -231,6 +232,7 @@ class Route:
         # have names without the final dot.
         self._server_hostname = server_hostname or broker[0].removesuffix(".")
         self._sock = sock
+        self._proxy_ip = proxy_ip
 
     def close(self) -> None:
         """Close the dialer's socket, unless a connection has it."""
@@ -249,7 +251,7 @@ class Route:
         name = None if context is None else self._checked_server_hostname()
         options = _options_of(self._config)
         async with timeout_at(deadline):
-            if self._address is None or self._config.proxy_url is not None or options:
+            if self._address is None or self._proxy_ip is not None or options:
                 sock = await self._open_socket(options, deadline)
                 transport, protocol = await _create_with(sock, make, context, name)
             else:
@@ -292,11 +294,12 @@ class Route:
 
     async def _open_socket(self, options: _SocketOptions, deadline: float) -> socket.socket:
         """Return a connected socket: from the dialer, through the proxy, or with `options`."""
-        config = self._config
         if self._address is None:
             return await self._take_socket(deadline)
-        if config.proxy_url is not None:
-            return await _through_proxy(config, self._address, self.peer, deadline)
+        if self._proxy_ip is not None:
+            return await _through_proxy(
+                self._config, self._proxy_ip, self._address, self.peer, deadline
+            )
         return await _with_options(options, self._address, self.peer)
 
     async def _take_socket(self, deadline: float) -> socket.socket:
@@ -320,8 +323,9 @@ async def routes_to(
 ) -> list[Route]:
     """Return the routes to a broker, to be tried in this order; the caller closes each.
 
-    Calls the dialer, then resolves the host name, unless the proxy does that. `peer` names the
-    broker in messages. Raises KafkaConnectionError, at the latest at `deadline` (loop time).
+    Calls the dialer, then resolves the host name; with a proxy, which resolves the names of brokers
+    itself, the name of the proxy. `peer` names the broker in messages. Raises KafkaConnectionError,
+    at the latest at `deadline` (loop time).
     """
     host, port, _ = broker
     name = None
@@ -335,14 +339,22 @@ async def routes_to(
             host, port = dialed.to
             peer = Subject(f"{peer} dialed at {format_address(host, port)}", **peer.fields)
     if config.proxy_url is not None:
-        proxy = format_address(*config.proxy_url.address)
-        peer = Subject(f"{peer} by the proxy {proxy}", **peer.fields)
-        return [Route(config, broker, peer, (host, port), name)]
-    routes = []
-    for ip in await _resolve_in_time(config, host, port, peer, deadline):
-        named = peer if ip == host else Subject(f"{peer} at {ip}", **peer.fields)
-        routes.append(Route(config, broker, named, (ip, port), name))
-    return routes
+        address = (host, port)
+        host, port = config.proxy_url.address
+        peer = Subject(f"{peer} by the proxy {format_address(host, port)}", **peer.fields)
+        what = f"{peer}: no connection to the proxy"
+        return [
+            Route(config, broker, _peer_at(ip, host, peer), address, name, proxy_ip=ip)
+            for ip in await _resolve_in_time(config, host, port, what, deadline)
+        ]
+    return [
+        Route(config, broker, _peer_at(ip, host, peer), (ip, port), name)
+        for ip in await _resolve_in_time(config, host, port, peer, deadline)
+    ]
+
+
+def _peer_at(ip: str, host: str, peer: Subject) -> Subject:
+    return peer if ip == host else Subject(f"{peer} at {ip}", **peer.fields)
 
 
 async def _resolve_in_time(
@@ -437,9 +449,10 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] +([0-9]{3})(?: ([^\r\n]*))?\r\n")
 
 
 async def _through_proxy(
-    config: ClientConfig, address: tuple[str, int], peer: str, deadline: float
+    config: ClientConfig, proxy_ip: str, address: tuple[str, int], peer: str, deadline: float
 ) -> socket.socket:
-    """Return a socket that the proxy has connected to `address`, whose name the proxy resolves.
+    """Return a socket that the proxy at `proxy_ip` has connected to `address`, whose name the proxy
+    resolves.
 
     Raises KafkaConnectionError. The caller's deadline ends the call.
     """
@@ -447,8 +460,8 @@ async def _through_proxy(
     assert proxy is not None
     try:
         if proxy.scheme != "http":
-            return await _through_socks(proxy, address, peer, deadline)
-        sock = await _connect_to_proxy(config, proxy, peer)
+            return await _through_socks(proxy, proxy_ip, address, peer, deadline)
+        sock = await _with_options(_options_of(config), (proxy_ip, proxy.address[1]), peer)
     except OSError as error:
         text = error.strerror or sanitized(str(error))
         raise KafkaConnectionError(f"{peer}: no connection to the proxy: {text}") from error
@@ -462,17 +475,6 @@ async def _through_proxy(
         sock.close()
         raise
     return sock
-
-
-async def _connect_to_proxy(config: ClientConfig, proxy: ProxyUrl, peer: str) -> socket.socket:
-    """Return a socket, connected to the first IP address of the proxy that accepts a connection."""
-    host, port = proxy.address
-    addresses = await resolve(host, port, config.broker_address_family)
-    options = _options_of(config)
-    for ip in addresses[:-1]:
-        with contextlib.suppress(OSError):
-            return await _with_options(options, (ip, port), peer)
-    return await _with_options(options, (addresses[-1], port), peer)
 
 
 async def _ask_http_proxy(sock: socket.socket, proxy: ProxyUrl, address: tuple[str, int]) -> None:
@@ -508,7 +510,7 @@ async def _ask_http_proxy(sock: socket.socket, proxy: ProxyUrl, address: tuple[s
 
 
 async def _through_socks(
-    proxy: ProxyUrl, address: tuple[str, int], peer: str, deadline: float
+    proxy: ProxyUrl, proxy_ip: str, address: tuple[str, int], peer: str, deadline: float
 ) -> socket.socket:
     """Return a socket that the proxy has connected. Raises KafkaConnectionError, and OSError if
     there is no connection to the proxy."""
@@ -520,7 +522,7 @@ async def _through_socks(
     # end it earlier.
     longest = max(0.0, deadline - loop.time()) + 1.0
     try:
-        connecting = Proxy.from_url(proxy.url, rdns=True, loop=loop).connect(
+        connecting = Proxy.from_url(proxy.url_at(proxy_ip), rdns=True, loop=loop).connect(
             *address, timeout=longest
         )
         sock: socket.socket = await connecting

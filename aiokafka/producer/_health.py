@@ -17,6 +17,7 @@ from aiokafka._health import (
     named,
     newest,
 )
+from aiokafka.errors import LeaderNotAvailableError
 from aiokafka.producer.transaction_manager import TransactionState
 
 if TYPE_CHECKING:
@@ -197,19 +198,21 @@ class ProducerHealthMonitor:
 
     def _refusals(self, now: float) -> list[Outage]:
         """Return an Outage for each type of error that prevents delivery although brokers respond.
-        Return [] unless, for each partition with batches, the oldest batch has an error, has waited
-        for `LASTING` seconds, and no batch was delivered since."""
-        groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
+        Return [] unless, for each partition with batches, the oldest batch has an error or no
+        leader, has waited for `LASTING` seconds, and no batch was delivered since."""
+        groups: dict[type, list[tuple[float, BaseException, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
-            since = self._waits_since(batch)
+            since, error = self._waits_since(batch), batch.error
+            if self._completion.lacks_leader(queue, batch):
+                error = LeaderNotAvailableError("no leader, or no such partition")
             is_moving = (self._completion.delivered_at or 0.0) > since
-            if batch.error is None or now - since < LASTING or is_moving:
+            if error is None or now - since < LASTING or is_moving:
                 return []
-            groups.setdefault(type(batch.error), []).append((batch, queue))
+            groups.setdefault(type(error), []).append((since, error, queue))
         refusals = []
         for entries in groups.values():
-            names = named([queue.partition for _, queue in entries])
-            since, error = max(self._waits_since(b) for b, _ in entries), entries[0][0].error
+            names = named([queue.partition for _, _, queue in entries])
+            since, error = max(since for since, _, _ in entries), entries[0][1]
             text = f"Nothing is delivered to {names}: {error}"
             refusals.append(Outage(since, (f"Partitions {names}",), error, text))
         return refusals
@@ -217,13 +220,14 @@ class ProducerHealthMonitor:
     def _outage(self, now: float) -> Outage | None:
         """Return the outage because of which no batch can be delivered; None if a batch may be
         delivered. In this order: all brokers with batches or requests have an outage; all
-        partitions have errors; no broker has responded since metadata requests began to fail."""
+        partitions have errors or no leader; no broker has responded since metadata requests began
+        to fail."""
         busy = [node.health for node in self._nodes.values() if node.is_busy]
         outages = [health.outage(now) for health in busy]
         found = [outage for outage in outages if outage is not None]
         if busy and len(found) == len(busy):
             return joint_outage(found)
-        if busy and (refusals := self._refusals(now)):
+        if refusals := self._refusals(now):
             return joint_outage(refusals)
         failure = self._client.metadata_failure
         if busy or failure is None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._health import THROTTLES
 from aiokafka._log import SubjectLog
 from aiokafka._reading import doubts_metadata
 from aiokafka._retry import MOST_PROMPT_ATTEMPTS
@@ -477,22 +478,35 @@ class BatchCompletion:
         self.pending.finish(batch)
         self.meter.failed(batch, error)
 
+    def lacks_leader(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Return whether a batch is not in flight, and its partition has no leader."""
+        leader = self.client.cluster.leader_for_partition(queue.partition)
+        is_known = leader is not None and leader >= 0
+        return not is_known and batch.state != BatchState.IN_FLIGHT
+
     def reason(
         self, queue: PartitionQueue, batch: ProducerBatch
     ) -> tuple[str, BaseException | None]:
         """Return why a batch is not delivered yet: a text, and the error that caused it, if any."""
         cause = batch.error
-        if cause is not None:
+        leader = self.client.cluster.leader_for_partition(queue.partition)
+        if self.lacks_leader(queue, batch):
+            reason = "the partition has no leader"
+            if cause is not None:
+                reason += f"; the last attempt failed with: {cause}"
+        elif cause is not None:
             reason = f"the last attempt failed with: {cause}"
+        elif (left := self.client.throttled_until(leader) - self._loop.time()) > 0:
+            reason = f"the leader {THROTTLES.format(left)}"
         elif batch.state == BatchState.IN_FLIGHT:
             reason = "the broker has not answered"
-        elif self.client.cluster.leader_for_partition(queue.partition) in (None, -1):
-            reason = "the partition has no leader"
         elif self.id_state is not None and self.id_state.lacks_id(queue):
             cause = self.id_state.id_error
             reason = f"there is no producer id: {cause or 'no broker has answered'}"
         elif self.transaction is not None and self.transaction.holds(queue.partition):
             reason = "it waits for the coordinator of the transaction"
+        elif queue.node is not None and len(queue.node.requests):
+            reason = "other records were sent first, and the leader takes records too slowly"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
         return reason, cause

@@ -131,7 +131,7 @@ cdef class MessageAccumulator:
         bint is_awaited=*,
     )
 
-    @cython.locals(limit=Py_ssize_t)
+    @cython.locals(limit=Py_ssize_t, largest=Py_ssize_t)
     cdef bint _grow(
         self,
         TopicQueues topic_queues,

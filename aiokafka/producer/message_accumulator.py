@@ -1024,11 +1024,15 @@ class MessageAccumulator:
            sender seals it, usually in the next iteration of the event loop, the batch accepts
            records. (Not with gzip, which is so slow that such a batch would block the event loop.)
 
-        A batch grows for `_GROWTH_TIME` seconds, up to `BatchSizing.largest` bytes.
+        A batch grows for `_GROWTH_TIME` seconds, up to `BatchSizing.largest` bytes, and up to the
+        bytes that the leader acknowledges in good time (`InFlightRequests.window`).
         """
         sizing = topic_queues.sizing
         limit = max(batch.builder.size_limit, batch.builder.size, size)
-        if limit >= sizing.largest:
+        largest = sizing.largest
+        if queue.node is not None:
+            largest = min(largest, queue.node.requests.window)
+        if limit >= largest:
             return False
         is_next = not queue.waiting or queue.waiting[0] is batch
         if is_next and not sizing.is_fast:
@@ -1038,7 +1042,7 @@ class MessageAccumulator:
         if self._loop.time() - batch.created > _GROWTH_TIME:
             return False
         becomes_ready = batch.is_filling and queue.open is batch
-        batch.grow(min(_GROWTH * limit, sizing.largest))
+        batch.grow(min(_GROWTH * limit, largest))
         if is_next and becomes_ready:
             self._notify_sender(queue)
         return True

@@ -1,4 +1,5 @@
 cimport cython
+from libc.stdint cimport int64_t
 
 from aiokafka.producer.batch cimport ProducerBatch
 from aiokafka.producer.batch_completion cimport BatchCompletion
@@ -21,6 +22,8 @@ cdef class ProduceInFlight:
     cdef readonly object response
     cdef readonly list batches
     cdef readonly double sent_at
+    cdef readonly int64_t size
+    cdef int64_t total
 
 
 @cython.final
@@ -33,6 +36,12 @@ cdef class InFlightRequests:
     cdef NodeSender _node
     cdef object _loop
     cdef object _context
+    cdef readonly int64_t size
+    cdef readonly int64_t window
+    cdef int64_t _least_window
+    cdef double _good_time
+    cdef double _last_duration
+    cdef int64_t _last_total
 
     cdef object add(self, ProduceInFlight sent)
 
@@ -41,7 +50,13 @@ cdef class InFlightRequests:
 
     cdef object _succeed(self, ProduceInFlight sent, object response)
 
+    @cython.locals(now=double)
     cdef object _fail(self, ProduceInFlight sent, object error)
+
+    cdef double time_for(self, int64_t size) except? -1
+
+    @cython.locals(acknowledged=double)
+    cdef object _set_window(self, ProduceInFlight sent, double duration)
 
 
 @cython.final
@@ -128,7 +143,7 @@ cdef class NodeSender:
     @cython.locals(first=ProducerBatch)
     cdef bint _may_follow(self, PartitionQueue queue) except -1
 
-    @cython.locals(lone=ProducerBatch)
+    @cython.locals(lone=ProducerBatch, batch=ProducerBatch, size=int64_t)
     cdef double _dispatch(self, object connection, list batches, double now) except? -1
 
     @cython.locals(topics=dict, added=list, queue=PartitionQueue, batch=ProducerBatch)

@@ -99,6 +99,12 @@ def _created(queue: PartitionQueue) -> float:
 _REPLICATION_TIME = 4.0
 """Seconds that replication may take, before a missing response counts as an outage."""
 
+_FIRST_WINDOW = 262_144
+"""`InFlightRequests.window` before the first response."""
+
+_WINDOW_SHARE = 8
+"""The window is what the broker acknowledges in 1/8 of `request_timeout_ms`."""
+
 
 class ProduceInFlight:
     """An in-flight Produce request and its batches."""
@@ -109,23 +115,57 @@ class ProduceInFlight:
         response: asyncio.Future[ProduceResponse | None],
         batches: Batches,
         sent_at: float,
+        size: int,
     ) -> None:
-        """The result of `response` is None with acks=0. `sent_at` is loop time."""
+        """The result of `response` is None with acks=0. `sent_at` is loop time, `size` the bytes of
+        the batches."""
         self.request = request
         self.response = response
         self.batches = batches
         self.sent_at = sent_at
+        self.size = size
+        self.total = size
+        """The bytes of the batches of all requests that were in flight when this one was sent,
+        including this one."""
 
 
 class InFlightRequests:
     """The in-flight requests to one broker, oldest first; completes them in this order.
 
-    Owns: these requests, and the time at which the response to the oldest one is due. No task waits
-    for the responses: a request is completed in the callback that reads its response, so that tasks
-    that wait for its records run in the next iteration of the event loop.
+    Owns: these requests, the time at which the response to the oldest one is due, and the window.
+    No task waits for the responses: a request is completed in the callback that reads its response,
+    so that tasks that wait for its records run in the next iteration of the event loop.
+
+    The window keeps requests from exceeding their timeout on a slow network:
+
+    1. A network transmits 20 KB per second, and an application sends more. Batches wait, and grow
+       to 1 MB. The first request would need 50 seconds, and the requests behind it even more: each
+       exceeds `request_timeout_ms`, is sent again, and exceeds it again.
+    2. So before the first response no batch grows beyond `_FIRST_WINDOW`, and no more bytes are in
+       flight.
+    3. Each response shows how many bytes the broker acknowledges per second. If that is less than
+       the window in `_WINDOW_SHARE` of the timeout, the window becomes smaller, otherwise larger:
+       the first large request on a fast network opens it beyond the size of any request.
+    4. A fast response to a small request is no sign of a slow network. The window stays the same.
+    5. The oldest batches time out while they wait, and the next batches are about to. If these were
+       sent, the broker would write records whose futures fail before the response. So a batch whose
+       deadline is before the expected response (`time_for`) is not sent. The network transmits only
+       batches that are acknowledged in time.
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
+        config = completion.config
+        self.size = 0
+        """The bytes of the batches in flight."""
+        self._least_window = config.max_batch_size
+        self.window = max(_FIRST_WINDOW, config.max_batch_size)
+        """Bytes that the broker acknowledges in good time: the maximum of `size`, except that each
+        request has at least one batch."""
+        self._good_time = config.client.request_timeout / _WINDOW_SHARE
+        self._last_duration = 0.0
+        """Seconds from sending the last request with a response to its response."""
+        self._last_total = 1
+        """`total` of this request."""
         self._requests: deque[ProduceInFlight] = deque()
         self._due = Due(math.inf, "Produce", _REPLICATION_TIME)
         health.follow(self._due)
@@ -146,6 +186,8 @@ class InFlightRequests:
         if not self._requests:
             self._due.restart(sent.sent_at)
         self._requests.append(sent)
+        self.size += sent.size
+        sent.total = self.size
         # Do not use the context variables of the running task: `NodeSender.add` may have been
         # called by a task of the application, for its own record.
         sent.response.add_done_callback(self._on_done, context=self._context)
@@ -156,6 +198,7 @@ class InFlightRequests:
             for _, batch in sent.batches:
                 self._completion.accumulator.memory.release(batch.release())
         self._requests.clear()
+        self.size = 0
         self._due.restart(math.inf)
 
     def on_response(self, request: ProduceRequest, response: ProduceResponse) -> None:
@@ -212,6 +255,10 @@ class InFlightRequests:
 
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         now = self._loop.time()
+        self.size -= sent.size
+        self._last_duration = now - sent.sent_at
+        self._last_total = max(1, sent.total)
+        self._set_window(sent, self._last_duration)
         # The broker responds in order: the time limit of the next request begins now.
         self._due.restart(now if self._requests else math.inf)
         self._health.succeed(now)
@@ -224,9 +271,26 @@ class InFlightRequests:
         # Report the error before `asked_at` is reset: an outage counts from the time at which the
         # response was due.
         self._health.note(error)
-        self._due.restart(self._loop.time() if self._requests else math.inf)
+        now = self._loop.time()
+        self.size -= sent.size
+        if now - sent.sent_at > self._good_time:
+            self._set_window(sent, now - sent.sent_at)
+        self._due.restart(now if self._requests else math.inf)
         self._completion.on_failure(sent, error)
         self._completion.accumulator.note_yield()
+
+    def time_for(self, size: int) -> float:
+        """Return the seconds until the response to a request of `size` bytes that is sent now,
+        according to the last response: at most the time of that response, even for more bytes."""
+        return self._last_duration * min(1.0, (self.size + size) / self._last_total)
+
+    def _set_window(self, sent: ProduceInFlight, duration: float) -> None:
+        """Adjust the window: the bytes up to and including `sent` were acknowledged in `duration`
+        seconds, or not even in that time."""
+        acknowledged = sent.total * self._good_time
+        if duration > self._good_time or acknowledged > self.window * duration:
+            window = int(acknowledged / max(duration, 0.001))
+            self.window = max(window, self._least_window)
 
 
 # -- Compression, without blocking the event loop for long
@@ -604,8 +668,10 @@ class NodeSender:
         limit = self._max_in_flight
         is_ready = True
         while (
-            self._ready or self._lingering or self._backing_off or self._compression.queues
-        ) and len(self.requests) < limit:
+            (self._ready or self._lingering or self._backing_off or self._compression.queues)
+            and len(self.requests) < limit
+            and self.requests.size < self.requests.window
+        ):
             if not is_ready and not connection.is_ready:
                 # The connection is lost, throttled, or its write buffer is full: wake `run`, which
                 # waits for a connection.
@@ -631,7 +697,7 @@ class NodeSender:
         """Move batches into flight for one request, and return these batches: first one batch of
         each ready queue, then open batches that have lingered."""
         batches: Batches = []
-        left = self._max_request_size
+        left = min(self._max_request_size, self.requests.window - self.requests.size)
         for queue in self._due_queues(now):
             batch = self._next_batch(queue, now)
             if batch is None:
@@ -754,7 +820,8 @@ class NodeSender:
 
     def _next_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
         """Seal and return the oldest batch of `queue`. Return None if there is no batch, the queue
-        backs off, or the batch must not be in flight together with other batches."""
+        backs off, or the batch must not be in flight together with other batches. Fail batches that
+        the broker would acknowledge too late."""
         if not queue.waiting:
             self.discard(queue)
             return None
@@ -762,6 +829,17 @@ class NodeSender:
             self._back_off(queue)
             return None
         batch = queue.waiting[0]
+        # The next response may come sooner than the last one. So send the batch nevertheless if no
+        # request is in flight, whose response would show that.
+        while (
+            self.requests.size
+            and not batch.attempts
+            and now + self.requests.time_for(batch.builder.size) > batch.deadline
+        ):
+            self._completion.expire(queue, batch)
+            if not queue.waiting:
+                return None
+            batch = queue.waiting[0]
         # Send a retried batch only when no other batch of the partition is in flight; otherwise
         # another failure could reorder the batches.
         if queue.in_flight and (batch.goes_alone or not self._may_follow(queue)):
@@ -821,8 +899,11 @@ class NodeSender:
         if len(batches) == 1:
             lone = batches[0][1]
             self._sent_lone = lone.builder.record_count == 1
+        size = 0
+        for _, batch in batches:
+            size += batch.builder.compressed_size or batch.builder.size
         now = self._loop.time()
-        self.requests.add(ProduceInFlight(request, response, batches, now))
+        self.requests.add(ProduceInFlight(request, response, batches, now, size))
         return now
 
     @property

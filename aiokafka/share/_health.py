@@ -158,7 +158,7 @@ class ShareHealthMonitor:
         if self._state_override is not None:
             return
         for health in self._fetcher.node_healths():
-            outage = health.outage(now)
+            outage = health.outage(now) or health.throttle(now)
             if outage is not None:
                 is_logged = outage.error is not None  # by NodeHealth
                 yield Stall(

@@ -746,3 +746,23 @@ async def test_deserializers_of_kafka_python(cluster: FakeCluster, start: Start)
     )
     record = await consumer.getone()
     assert (record.key, record.value) == (("t", b"k"), ("t", [("id", b"1")], b"v"))
+
+
+async def test_interceptors_drop_any_number_of_records_in_one_call(
+    cluster: FakeCluster, start: Start
+) -> None:
+    class Drops(ConsumerInterceptor):
+        def on_consume(self, records: Records) -> Records:
+            return {
+                tp: [record for record in some if record.value in (0, count)]
+                for tp, some in records.items()
+            }
+
+    def every_second(data: bytes) -> Any:
+        return later(data) if int(data) % 2 else int(data)
+
+    count = 3000
+    await cluster.create_topic("t")
+    fill(cluster, 0, count + 1, batch=500)
+    consumer = await start(cluster, "t", value_deserializer=every_second, interceptors=[Drops()])
+    assert [(await consumer.getone()).value for _ in range(2)] == [0, count]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka._compat import timeout
+from aiokafka.consumer.fetch import buffer
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.testing import FakeCluster
@@ -213,6 +215,45 @@ async def test_records_before_an_unreadable_one_are_returned_at_once(
         await consumer.getmany(min_records=5, timeout_ms=LONG)
     consumer.seek(T0, 3)
     fill(topic, 0, 5)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("deserializer", [int, later])
+async def test_an_unreadable_record_that_is_buffered_already_ends_the_wait(
+    topic: FakeCluster, start: Start, deserializer: Any, batch: int
+) -> None:
+    consumer = await start(topic, "t", value_deserializer=deserializer)
+    log = topic.log("t", 0)
+    values = [b"0", b"1", b"x", b"3", b"4"]
+    for at in range(0, 5, batch):
+        log.extend([(None, value, ()) for value in values[at : at + batch]])
+    fill(topic, 1, 2)
+    await topic.wait_for(lambda: consumer.lag(T0) == 5 and consumer.lag(T1) == 2)
+    async with timeout(10):
+        assert offsets(await consumer.getmany(min_records=10, timeout_ms=LONG)) == {
+            0: [0, 1],
+            1: [0, 1],
+        }
+        with pytest.raises(RecordDeserializationError):
+            await consumer.getmany(min_records=10, timeout_ms=LONG)
+
+
+async def test_records_that_one_take_left_in_the_buffer_are_not_waited_for(
+    topic: FakeCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One take stops after it has decompressed 64 MiB; with two record sets buffered, no fetch
+    would wake the call."""
+    size = 4 * 1024 * 1024
+    if buffer.__file__.endswith(".py"):
+        size = 10_000
+        monkeypatch.setattr(buffer, "_MOST_UNPACKED", 16 * size)
+    for _ in range(40):
+        topic.log("t", 0).extend([(None, bytes(size), ())], codec=1)
+    consumer = await start(topic, "t")
+    await topic.wait_for(lambda: consumer.lag(T0) == 40)
+    async with timeout(20):
+        found = await consumer.getmany(min_records=40, timeout_ms=LONG)
+    assert offsets(found) == {0: [*range(40)]}
 
 
 async def test_interceptors_get_the_whole_batch(topic: FakeCluster, start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import ssl
@@ -436,6 +437,43 @@ async def test_a_proxy_that_is_not_there(scheme: str) -> None:
     with pytest.raises(KafkaConnectionError, match="no connection to the proxy: ") as caught:
         await Connector(options, FIRST, 9092, "").open(now() + 2)
     assert "pa55word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["refuses", "is silent"])
+@pytest.mark.parametrize("scheme", ["socks5", "http"])
+async def test_every_address_of_a_proxy_is_tried(
+    hidden: FakeCluster, scheme: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    families = set()
+
+    async def getaddrinfo(host: str, port: int, family: int = 0, **_: Any) -> Any:
+        assert host == "proxy.example"
+        families.add(family)
+        ips = ("127.0.0.2", "127.0.0.1")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ips]
+
+    real = hide(hidden)
+    async with proxy(scheme, real) as server, contextlib.AsyncExitStack() as stack:
+        if first == "is silent":
+            silent = serve(says(then="waits"), host="127.0.0.2", port=server.port)
+            await stack.enter_async_context(silent)
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        url = f"{scheme}://proxy.example:{server.port}"
+        options = config(proxy_url=url, broker_address_family="v4")
+        connector = Connector(options, FIRST, 9092, "")
+        for limit in (1.0, 5.0):  # the second connect begins with the address that has worked
+            connection = await connector.open(now() + limit)
+            assert connection.remote == ("127.0.0.1", server.port)
+            connection.abort()
+            await connection.closed
+    assert families == {socket.AF_INET}
+
+
+async def test_a_proxy_whose_name_is_unknown() -> None:
+    options = config(proxy_url="http://proxy..invalid:80")
+    reason = r"by the proxy proxy\.\.invalid:80: no connection to the proxy: .*label"
+    with pytest.raises(KafkaConnectionError, match=reason):
+        await Connector(options, FIRST, 9092, "").open(now() + 2)
 
 
 @pytest.mark.parametrize(

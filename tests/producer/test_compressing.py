@@ -75,6 +75,7 @@ async def under_way(
         metrics_collector=turns,
         max_in_flight_requests_per_connection=1,
         max_request_size=10_000_000,
+        max_batch_size=10_000_000,
         **{"compression_type": "gzip", **options},
     ) as producer:
         release = asyncio.Event()

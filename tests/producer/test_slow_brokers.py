@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka._compat import timeout
-from aiokafka.errors import RequestTimedOutError
+from aiokafka.errors import KafkaTimeoutError, RequestTimedOutError
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
@@ -87,6 +88,65 @@ def test_with_none_slow_all_get_alike(options: dict[str, Any]) -> None:
             return [cluster.log(TOPIC, number).end_offset for number in range(3)]
 
     assert min(simulate(main)) > COUNT / 4
+
+
+# -- A network that transmits less than the application sends
+
+
+@pytest.mark.parametrize("partitions", [1, 200])
+@pytest.mark.parametrize("bandwidth", [20_000, 100_000])
+def test_a_slow_network_under_overload(bandwidth: int, partitions: int) -> None:
+    """No request exceeds its timeout, and most records that the broker has written are
+    acknowledged in time. Large requests would exceed `request_timeout_ms`, and then be sent again
+    and again."""
+
+    async def main(simulation: Simulation) -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        written = 0
+
+        def count(future: asyncio.Future[Any]) -> None:
+            nonlocal written
+            written += future.exception() is None
+
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions)
+            async with new_producer(cluster) as producer:
+                await producer.send_and_wait(TOPIC, b"first", partition=0)
+                port = int(cluster.bootstrap_servers.split(":")[1])
+                simulation.network.line("127.0.0.1", port).bandwidth = bandwidth
+                ends_at = loop.time() + 300
+                number = 0
+                while loop.time() < ends_at:
+                    with suppress(KafkaTimeoutError):
+                        future = await producer.send(
+                            TOPIC, bytes(4000), partition=number % partitions
+                        )
+                        future.add_done_callback(count)
+                        number += 1
+                await producer.flush()
+            return written, sum(cluster.log(TOPIC, n).end_offset for n in range(partitions))
+
+    written, in_log = simulate(main)
+    assert written > 300 * bandwidth / 4000
+    assert written > 0.9 * in_log
+
+
+def test_a_batch_that_would_be_late_is_sent_if_no_other_shows_the_speed() -> None:
+    """The broker has been slow. A record is sent even if it would be late after the same time."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, 1)
+            async with new_producer(cluster, delivery_timeout_ms=1000) as producer:
+                cluster.faults.slow(0, 2.0, [ProduceRequest])
+                with pytest.raises(KafkaTimeoutError):
+                    await producer.send_and_wait(TOPIC, b"1")
+                await asyncio.sleep(3)
+                cluster.faults.revive(0)
+                await producer.send_and_wait(TOPIC, b"2")
+            assert values(cluster) == [b"1", b"2"]
+
+    simulate(main)
 
 
 # -- A sender that waits for a response costs nothing, however long the response takes

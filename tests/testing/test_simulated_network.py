@@ -189,6 +189,22 @@ def test_a_reset_of_one_connection_or_one_line() -> None:
     meet(main)
 
 
+def test_a_line_has_a_bandwidth() -> None:
+    async def main(meeting: Meeting) -> None:
+        here, there = await meeting.pair()
+        meeting.line.bandwidth = 100
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        here.transport.write(bytes(50))
+        here.transport.write(bytes(150))
+        await there.diary.reads(50)
+        assert loop.time() - began_at == pytest.approx(0.5, abs=0.1)
+        await there.diary.reads(200)
+        assert loop.time() - began_at == pytest.approx(2.0, abs=0.1)
+
+    meet(main)
+
+
 def test_a_connection_is_cut_at_a_byte() -> None:
     async def main(meeting: Meeting) -> None:
         here, there = await meeting.pair()

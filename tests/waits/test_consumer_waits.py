@@ -26,7 +26,7 @@ from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.fetch import FetchRequest, ListOffsetsRequest
 from aiokafka.protocol.messages.group_members import HeartbeatRequest, JoinGroupRequest
 from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
-from aiokafka.testing import Delay, Fail, FakeCluster, Hold
+from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
 from tests.support.consumers import T0, T1, Start, fill, partition_error, read
 
 LASTING = 7.0
@@ -379,3 +379,30 @@ async def test_partitions_without_a_leader_are_named(start: Start) -> None:
         await cluster.start_broker(1)
         await asyncio.sleep(LASTING)
         assert consumer.health().stalled == ()
+
+
+def throttle(response: Any) -> None:
+    response.throttle_time_ms = 30_000
+
+
+async def test_a_broker_that_throttles_the_consumer_shows(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, 0, 1)
+    with cluster.intercept(FetchRequest, Edit(throttle), times=1):
+        consumer = await start(cluster, assign=[T0])
+        assert await read(consumer, 1) == [(0, 0)]
+    await asyncio.sleep(LASTING)
+    health = consumer.health()
+    assert health.state is ConsumerState.RUNNING
+    assert health.unreachable == ()
+    (stalled,) = health.stalled
+    assert stalled.what == "records of t-0"
+    assert stalled.reason.startswith("Broker 0 at 127.0.0.1:")
+    assert "throttles this client, which has exceeded a quota, for another 2" in stalled.reason
+    (line,) = no_progress(caplog)
+    assert "records of t-0: Broker 0" in line
+    fill(cluster, 0, 1)
+    async with timeout(30):
+        assert await read(consumer, 1) == [(0, 1)]
+    assert consumer.health().stalled == ()

@@ -14,6 +14,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     LeaderNotAvailableError,
     NotEnoughReplicasError,
+    NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.health import ProducerState
@@ -167,3 +168,52 @@ async def test_a_topic_that_does_not_exist_says_so_and_what_to_do() -> None:
     text = str(caught.value)
     assert "topic 'my-topik': it does not exist, as brokers said for 2.0 s" in text
     assert "auto.create.topics.enable" in text
+
+
+def throttle(response: Any) -> None:
+    response.throttle_time_ms = 30_000
+
+
+async def test_a_leader_that_throttles_the_producer_shows(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with new_producer(cluster) as producer:
+        with cluster.intercept(ProduceRequest, Edit(throttle), times=1):
+            await producer.send_and_wait("t", b"0", partition=0)
+        waiting = await producer.send("t", b"1", partition=0)
+        await asyncio.sleep(LASTING)
+        health = producer.health()
+        assert health.state is ProducerState.RUNNING
+        (stalled,) = health.stalled
+        assert stalled.what == "delivery to t-0"
+        assert "the leader throttles this client, which has exceeded a quota" in stalled.reason
+        (line,) = warnings(caplog)
+        assert "delivery to t-0: the leader throttles this client" in line
+        async with timeout(30):
+            await waiting
+
+
+async def test_partitions_without_a_leader_are_the_reason(cluster: FakeCluster) -> None:
+    def without_leader(response: Any) -> None:
+        for topic in response.topics:
+            for each in topic.partitions:
+                each.leader_id, each.error_code = -1, LeaderNotAvailableError.errno
+
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait("t", b"0", partition=0)
+        with (
+            cluster.intercept(MetadataRequest, Edit(without_leader)),
+            cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError)),
+        ):
+            waiting = [await producer.send("t", b"0", partition=number) for number in (0, 1)]
+            await asyncio.sleep(LASTING)
+            health = producer.health()
+            assert health.state is ProducerState.UNREACHABLE
+            assert "Nothing is delivered to t-0, t-1: [Error 5] LeaderNotAvail" in health.reason
+            reasons = {each.what: each.reason for each in health.stalled}
+            assert reasons.keys() == {"delivery to t-0", "delivery to t-1"}
+            for reason in reasons.values():
+                assert reason.startswith("the partition has no leader")
+        async with timeout(20):
+            await asyncio.gather(*waiting)
+        assert producer.health().state is ProducerState.RUNNING

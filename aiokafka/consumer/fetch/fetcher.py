@@ -288,6 +288,15 @@ class FetchTargets:
                 found[node_id] = outage
         return found
 
+    def throttles(self, now: float) -> dict[int, Outage]:
+        """Return the waits for target brokers that throttle this client (`NodeHealth.throttle`).
+        The keys are the node ids."""
+        found = {}
+        for node_id, node_health in list(self._node_healths.items()):
+            if (throttle := node_health.throttle(now)) is not None:
+                found[node_id] = throttle
+        return found
+
     def silent_since(self, state: PartitionState, outages: Mapping[int, Outage]) -> float | None:
         """Return the loop time since which the partition has no leader, or its broker has an
         outage; None without either, and before the first metadata response with the topic.

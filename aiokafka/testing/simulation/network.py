@@ -42,6 +42,8 @@ class Line:
         self.port = port
         #: Minimum and maximum latency in seconds; each piece of bytes has a random latency.
         self.latency = (0.0002, 0.002)
+        #: Bytes per second that each end of a connection can send; None for no limit.
+        self.bandwidth: float | None = None
         #: Whether connection attempts raise ConnectionRefusedError, as without a server.
         self.refuses = False
         #: Number of connection attempts.

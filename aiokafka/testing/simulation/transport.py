@@ -187,7 +187,8 @@ class SimulatedSocket:
     def _transmit(self, piece: bytes | None) -> None:
         now = self._loop.now
         pieces = self._in_transit
-        if self._sent_at == now and pieces:
+        bandwidth = self.line.bandwidth
+        if self._sent_at == now and pieces and bandwidth is None:
             # Bytes that are written at the same moment arrive together.
             pieces.append((pieces[-1][0], piece))
             return
@@ -195,6 +196,8 @@ class SimulatedSocket:
         when = now + self.line.delay()
         if when < self._arrived_last:
             when = self._arrived_last
+        if bandwidth is not None and piece is not None:
+            when += len(piece) / bandwidth
         self._arrived_last = when
         pieces.append((when, piece))
         if not self._is_moving and not self._is_held:

@@ -311,7 +311,8 @@ class ShareMemberProgram:
             try:
                 await self.caller.call("process", call)
             except InterruptedCall:
-                continue
+                if self.caller.has_stopped:
+                    return  # `_end_later` stops the consumer, even if records are missing again
             except (KafkaError, AllowedError):
                 await self.group.until_turn(0.1)
                 if consumer.health().state in ("closed", "failed"):
