@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -25,7 +25,13 @@ __all__ = ["DebugApp", "LoopLag", "snapshot"]
 # -- Snapshots
 
 
-_KINDS = (("consumer-metrics", "consumer"), ("producer-metrics", "producer"))
+# The groups of metrics by which a kind of client is known.
+_KINDS = {
+    "consumer-metrics": "consumer",
+    "consumer-share-metrics": "share consumer",
+    "producer-metrics": "producer",
+    "admin-client-metrics": "admin client",
+}
 _BUFFERS = {
     "buffer-total-bytes",
     "buffer-available-bytes",
@@ -38,7 +44,8 @@ _PARALLEL = ("running", "unfinished", "unfinished_bytes", "waiting")
 
 
 def snapshot(client: Any) -> dict[str, Any]:
-    """Return the current state of a producer, consumer, admin client or `ParallelConsumer`.
+    """Return the current state of a producer, consumer, share consumer, admin client or
+    `ParallelConsumer`.
 
     The result is JSON data: `json.dumps(snapshot(client))` works at any time, even before `start()`
     and after `stop()`. The call sends no request and changes no state. Times are in seconds, those
@@ -48,7 +55,8 @@ def snapshot(client: Any) -> dict[str, Any]:
     if hasattr(client, "unfinished"):
         return _parallel_state(client)
     metrics = list(client.metrics())
-    kind = _kind_of(metrics)
+    groups = {metric.group for metric in metrics}
+    own, kind = next(pair for pair in _KINDS.items() if pair[0] in groups)
     taken = datetime.fromtimestamp(_clock.wall_time(), timezone.utc).isoformat()
     found: dict[str, Any] = {
         "kind": kind,
@@ -58,10 +66,12 @@ def snapshot(client: Any) -> dict[str, Any]:
     }
     if hasattr(client, "health"):
         found["health"] = client.health().as_dict()
-    own = f"{kind}-metrics".replace(" ", "-")
     found["metadata_age"] = _value_of(metrics, own, "metadata-age")
     if kind == "consumer":
         found.update(_consumer_state(client, metrics))
+    if kind == "share consumer":
+        found["subscription"] = sorted(client.subscription())
+        found["assignment"] = [f"{tp.topic}-{tp.partition}" for tp in sorted(client.assignment())]
     if kind == "producer":
         found["transactional_id"] = client.transactional_id
         found["topics"] = _by_tag(metrics, "producer-topic-metrics", "topic")
@@ -76,12 +86,6 @@ def snapshot(client: Any) -> dict[str, Any]:
         "nodes": _by_tag(metrics, own.replace("-metrics", "-node-metrics"), "node-id"),
     }
     return found
-
-
-def _kind_of(metrics: Iterable[Metric]) -> str:
-    """Return "consumer", "producer" or "admin client", depending on the groups of metrics."""
-    groups = {metric.group for metric in metrics}
-    return next((kind for group, kind in _KINDS if group in groups), "admin client")
 
 
 def _parallel_state(parallel: Any) -> dict[str, Any]:

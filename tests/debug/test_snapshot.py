@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaShareConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.debug import snapshot
 from aiokafka.parallel import ParallelConsumer
@@ -107,3 +107,19 @@ async def test_others(cluster: FakeCluster) -> None:
         taken = plain(parallel)
     assert (taken["kind"], taken["running"], taken["failure"]) == ("parallel consumer", 0, None)
     assert taken["consumer"]["group"]["group_id"] == "group"
+
+
+async def test_a_share_consumer(cluster: FakeCluster) -> None:
+    consumer = AIOKafkaShareConsumer(
+        TOPIC, bootstrap_servers=cluster.bootstrap_servers, client_id="sharer", group_id="queue"
+    )
+    assert plain(consumer)["kind"] == "share consumer"
+    async with consumer:
+        await cluster.wait_for(lambda: len(consumer.assignment()) == 3)
+        taken = plain(consumer)
+    assert (taken["kind"], taken["client_id"]) == ("share consumer", "sharer")
+    assert taken["subscription"] == [TOPIC]
+    assert taken["assignment"] == [f"{TOPIC}-{number}" for number in range(3)]
+    assert 0 <= taken["metadata_age"] < 60
+    assert taken["connections"]["all"]["connection_count"] >= 1
+    assert taken["connections"]["nodes"]
