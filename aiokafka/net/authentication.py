@@ -87,9 +87,13 @@ async def prepare_mechanism(
             else:
                 await source.call(mechanism.prepare)
     except asyncio.TimeoutError:
-        raise KafkaConnectionError(
-            f"{connection.peer}: {mechanism.name}: no credentials within {timeout:.1f} s"
-        ) from None
+        text = f"{connection.peer}: {mechanism.name}: no credentials within {timeout:.1f} s"
+        if mechanism.name == "GSSAPI":
+            text += (
+                ": the KDC of krb5.conf does not respond, or the default executor of the event "
+                "loop is busy"
+            )
+        raise KafkaConnectionError(text) from None
     return mechanism
 
 

@@ -300,6 +300,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """
         if self.consumer.auto_offset_reset in ("earliest", "none"):
             return {}
+        if self.consumer.assignment() <= self._started:
+            return {}
         starts = {**self._positions(), **transaction.first}
         tps = starts.keys() - self._started
         if not tps:

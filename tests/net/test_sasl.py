@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+import threading
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -204,6 +206,24 @@ async def test_kerberos_without_its_package_says_what_to_install(
         options = {**USER, "sasl_mechanism": "GSSAPI"}
         with pytest.raises(AuthenticationMethodNotSupported, match=r"aiokafka\[gssapi\]"):
             await Connector(config(address, **options), *split(address), "").open(now() + 5)
+
+
+async def test_kerberos_names_the_kdc_that_does_not_respond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_up = threading.Event()
+    gssapi = MagicMock()
+    gssapi.exceptions.GSSError = OSError
+    gssapi.SecurityContext.return_value.step = lambda: given_up.wait(30)
+    monkeypatch.setitem(sys.modules, "gssapi", gssapi)
+    options = {**USER, "sasl_mechanism": "GSSAPI"}
+    try:
+        async with scripted_broker(plain_answers()) as address:
+            reason = "GSSAPI: no credentials within .* s: the KDC of krb5.conf does not respond"
+            with pytest.raises(KafkaConnectionError, match=reason):
+                await Connector(config(address, **options), *split(address), "").open(now() + 0.5)
+    finally:
+        given_up.set()
 
 
 @pytest.mark.parametrize(
