@@ -165,8 +165,8 @@ def _count(context: ConsumerContext, counts: dict[PartitionState, int], records:
     for tp, some in records.items():
         state = context.subscriptions.assignment.get(tp)
         if state is not None:
-            state.show(some[0].offset)
             counts[state] = counts.get(state, 0) + len(some)
+            state.show(some[0].offset, counts[state])
 
 
 async def _finish(

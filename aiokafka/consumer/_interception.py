@@ -49,8 +49,8 @@ async def intercept(
     # Count before the interceptors run, because they may change the lists.
     counts = {state: len(some) for tp, some in records.items() if (state := assignment.get(tp))}
     with withheld(context, counts):
-        for state in counts:
-            state.show(records[state.tp][0].offset)
+        for state, count in counts.items():
+            state.show(records[state.tp][0].offset, count)
         passed = interception.begin(records, asyncio.get_running_loop().time() - began_at)
         return await finish(context, counts, passed, deadline)
 

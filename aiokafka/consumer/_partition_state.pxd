@@ -33,5 +33,6 @@ cdef class PartitionState:
     cdef double _seen_at
 
     cdef _update_withheld(self)
+    cpdef show(self, int64_t offset, int64_t count)
     cpdef hand_over(self, int64_t call)
     cpdef bint is_retired(self) except -1

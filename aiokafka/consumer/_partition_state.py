@@ -602,15 +602,18 @@ class PartitionState:
     # Interceptors and deserializers may be `async`. `show()` is called while records wait for them,
     # and afterwards `hand_over()` or `give_back()`. One call of the application at a time does so.
 
-    def show(self, offset: int) -> None:
+    def show(self, offset: int, count: int) -> None:
         """Keep the position at `offset`, or at an earlier offset if it is kept there already.
-        Called while interceptors process the records from `offset` on, or later records are
+        Called while interceptors process the `count` records from `offset` on, or later records are
         deserialized.
 
         A commit by a rebalance listener or a ParallelConsumer must not include records that the
-        application does not have yet.
+        application does not have yet. And if the partition is revoked meanwhile, the next commit
+        must not fail because of them: without earlier records, `call` is 0 until `hand_over()`.
         """
         self.shown = min(self.shown, offset)
+        if self.taken == count:
+            self.call = 0
 
     def hand_over(self, call: int) -> None:
         """Move the position behind the intercepted records, because they are returned to the
@@ -632,7 +635,10 @@ class PartitionState:
         if self.shown != NOTHING_SHOWN:
             offset = min(self.next_offset, self.shown)
             self.shown = NOTHING_SHOWN
+            # An earlier call has returned the records before, which may be uncommitted.
+            earlier = self.call - 1 if self.taken else 0
             self.put_back(offset)
+            self.call = earlier
 
     def begin_validation(self, leader_epoch: int) -> None:
         """Fetch nothing until the position was compared with the log of a new leader (KIP-320)."""

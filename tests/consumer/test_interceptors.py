@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import CommitFailedError
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.parallel import ParallelConsumer
 from aiokafka.protocol.messages.fetch import FetchRequest
@@ -380,6 +381,34 @@ async def test_an_interceptor_that_raises(cluster: FakeCluster, start: Start) ->
 
 
 # == Commits while interceptors are processing =====================================================
+
+
+@pytest.mark.parametrize("end", ["revoked", "cancelled"])
+async def test_a_commit_after_a_rebalance_fails_only_for_records_that_were_returned(
+    two: FakeCluster, start: Start, end: str
+) -> None:
+    for number in (0, 1):
+        fill(two, number, 3)
+    gate = Gate()
+    options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+    one = await start(two, "t", interceptors=[gate], heartbeat_interval_ms=20, **options)
+    if end == "cancelled":
+        gate.opened.set()
+        await one.getone(T0)
+        gate.opened.clear()
+        gate.entered.clear()
+    call = await show(one, gate)
+    if end == "cancelled":
+        call.cancel()
+        await asyncio.wait([call])
+    await start(two, "t", **options)
+    if end == "cancelled":
+        with pytest.raises(CommitFailedError):
+            await one.commit()
+    else:
+        gate.opened.set()
+        assert T0 not in await call  # an eager member has given up all partitions
+        await one.commit()
 
 
 class SlowInterceptor(ConsumerInterceptor):

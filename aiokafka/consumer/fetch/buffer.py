@@ -347,7 +347,7 @@ class FetchBuffer:
         None. `getone()` then calls `resume()` without an await in between, so that no other task
         reads.
         """
-        state.shown = record.offset
+        state.show(record.offset, 1)
         self.is_intercepting = self.is_calling = True
         try:
             passed = self.interceptor({state.tp: [record]})  # type: ignore[misc]
