@@ -34,7 +34,7 @@ def sources() -> str:
 
 
 def test_every_state_but_the_peaceful_ones_is_in_it() -> None:
-    peaceful = {"new", "starting", "closing", "closed"}
+    peaceful = {"new", "closing", "closed"}
     states = {state.value for state in ConsumerState}
     named = set(re.findall(r"state `(\w+)`", table()))
     assert named == states - peaceful
