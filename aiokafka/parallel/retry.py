@@ -85,10 +85,10 @@ class Delays:
 
         With `auto_offset_reset="latest"`, the consumer would skip the copies that were sent before
         it got the partition, for example in an earlier run that has not committed there, and the
-        copies after those that retention has deleted.
+        copies after those that retention has deleted. With "earliest" it does the same by itself.
         """
         tps = [tp for tp in assigned if self.retry.is_retry_topic(tp.topic)]
-        if not tps:
+        if not tps or self._consumer.auto_offset_reset == "earliest":
             return
         found = await self._consumer.committed_offsets(tps)
         committed = {tp: offset.offset for tp, offset in found.items() if offset is not None}
