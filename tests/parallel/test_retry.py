@@ -387,27 +387,24 @@ async def test_copies_of_an_earlier_run_are_not_skipped(cluster: FakeCluster, wa
     async def handle(record: Record) -> None:
         tried.append(record.value)
 
-    async with make_producer(cluster) as producer:
-        retry = RetryTopics(producer, [1])
+    async def run(end: int) -> None:
+        """Process the retry topic up to this offset."""
         topics = ["t"] if way == "subscribe" else []
         consumer = make_consumer(cluster, *topics, auto_offset_reset="latest")
         if way == "assign":
             consumer.assign([TopicPartition("t", 0), TopicPartition("t-retry-1", 0)])
         async with ParallelConsumer(consumer, retry=retry, commit_interval_ms=20) as parallel:
             runs = Runs(parallel, handle)
-            await until(lambda: committed(cluster, 1, "t-retry-1") == [2])
+            await until(lambda: committed(cluster, 1, "t-retry-1") == [end])
             await runs.stop()
-        assert tried == [b"copy"]
 
+    async with make_producer(cluster) as producer:
+        retry = RetryTopics(producer, [1])
+        await run(2)
+        assert tried == [b"copy"]
         # From now on, the group continues at the committed offset.
         cluster.log("t-retry-1").append(b"next")
-        again = make_consumer(cluster, *topics, auto_offset_reset="latest")
-        if way == "assign":
-            again.assign([TopicPartition("t", 0), TopicPartition("t-retry-1", 0)])
-        async with ParallelConsumer(again, retry=retry, commit_interval_ms=20) as parallel:
-            runs = Runs(parallel, handle)
-            await until(lambda: committed(cluster, 1, "t-retry-1") == [3])
-            await runs.stop()
+        await run(3)
         assert tried == [b"copy", b"next"]
 
 
