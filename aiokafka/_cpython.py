@@ -61,8 +61,8 @@ def set_tracked(instance: Any, name: str, value: Any) -> None:
 
 
 def set_plainly(cls: Any) -> None:
-    """Remove `cls.__setattr__`, which calls `set_tracked`: instances of plain classes are always
-    tracked by the garbage collector, so the default is enough and faster."""
+    """Remove `cls.__setattr__`, which calls `set_tracked`. The garbage collector always tracks the
+    instances of a pure Python class, so `object.__setattr__` is enough, and faster."""
     del cls.__setattr__
 
 

@@ -233,7 +233,8 @@ class SuspendedRecord(Exception):
 def deserialize(
     deserializer: Callable[..., Any], record: ConsumerRecord[Any, Any], part: str, data: Any
 ) -> Any:
-    """Call a result of `adapt_deserializer()` for the key or value of `record`."""
+    """Call `deserializer`, which `adapt_deserializer()` returned, for the key or value of `record`.
+    `data`: the bytes of this key or value."""
     if type(deserializer) is ContextDeserializer:
         return deserializer(data, record, part)
     return deserializer(data)

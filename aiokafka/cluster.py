@@ -420,7 +420,7 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
-        # Only responses about all topics show that a topic which they lack no longer exists.
+        # Only responses about all topics of the cluster can show that a topic no longer exists.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])

@@ -278,7 +278,7 @@ class Discovery:
         """
         now = asyncio.get_running_loop().time()
         is_over = self._sends_epochs and now - self._responder_since >= _LONGEST_TRUST
-        # A check has a short timeout, unless there is another reason for a doubt.
+        # A check has a short timeout, unless `doubt` was called as well (step 2).
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
         self._is_check = may_check and self.responder in candidates
         if is_over:

@@ -14,13 +14,13 @@ K = TypeVar("K")
 #: Exit codes and their meanings; docs/cli.rst has the same.
 CODES = {
     0: "done",
-    1: "failed, or answered with no",
+    1: "failed, not confirmed, or the cluster is not healthy",
     2: "wrong usage",
     3: "no broker responded in time",
     4: "authentication failed, or the user lacks permission",
     5: "no such topic, partition, group or resource",
     130: "interrupted by Ctrl-C",
-    143: "terminated",
+    143: "terminated by SIGTERM",
 }
 
 _LATE = (

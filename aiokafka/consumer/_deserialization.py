@@ -160,8 +160,8 @@ def _add(
 
 
 def _count(context: ConsumerContext, counts: dict[PartitionState, int], records: _Records) -> None:
-    """Add the number of records of each partition to `counts`, and keep the positions before these
-    records."""
+    """Add the number of records of each partition to `counts`. `PartitionState.show()` keeps the
+    partition's position before these records until they are returned."""
     for tp, some in records.items():
         state = context.subscriptions.assignment.get(tp)
         if state is not None:

@@ -339,11 +339,12 @@ class Dispatcher:
         return work
 
     async def claim_processable(self) -> Work | None:
-        """Wait for the next record whose key function has not failed, start it and return it.
+        """Wait for the next record for which the key function succeeds, start it and return it.
+        Return None when processing has ended.
 
-        A record whose key function has raised an error counts as failed. If that ends the
-        processing, raises the error, or the error of sending the record to its retry or dead-letter
-        topic. Returns None when processing has ended.
+        A record for which the key function raised an error has failed: it is sent to its retry or
+        dead-letter topic. Without such a topic the processing ends, and this error is raised. If
+        the send fails, the processing ends as well, and the error of the send is raised.
         """
         while True:
             work = await self.claim()

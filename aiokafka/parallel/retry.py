@@ -673,7 +673,7 @@ def _smaller_copies(
     dead: str | None,
     info: RetryInfo,
 ) -> list[_Copy]:
-    """Return the copies to send if `first` is rejected, in this order (see RetryTopics)."""
+    """Return the copies to send if `first` is rejected, in the order that RetryTopics documents."""
     without_message = replace(first, info=replace(first.info, message=""))
     if dead is None:
         return [without_message]

@@ -285,8 +285,9 @@ class InFlightRequests:
         return self._last_duration * min(1.0, (self.size + size) / self._last_total)
 
     def _set_window(self, sent: ProduceInFlight, duration: float) -> None:
-        """Adjust the window: the bytes up to and including `sent` were acknowledged in `duration`
-        seconds, or not even in that time."""
+        """Adjust the window to the throughput. The bytes up to and including `sent` were
+        acknowledged after `duration` seconds. If `sent` failed, they were not acknowledged by
+        then."""
         acknowledged = sent.total * self._good_time
         if duration > self._good_time or acknowledged > self.window * duration:
             window = int(acknowledged / max(duration, 0.001))

@@ -289,7 +289,8 @@ class PendingTxnRequests:
         """
         for pending in tuple(self._pending):
             if self._transaction.is_version_2:
-                # After the abort, brokers refuse the request for its outdated epoch (KIP-890).
+                # After the abort, brokers reject the request because its producer epoch is outdated
+                # (KIP-890).
                 pending.cancel_now()
             else:
                 pending.cancel()

@@ -230,8 +230,10 @@ class Cluster:
             await asyncio.sleep(self._options.retry_interval)
 
     def truncated_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return (end, start) as a range for each partition that is read to the end of its log, if
-        this end is before a start that the options, a group or a timestamp give.
+        """Return (end, start) as a range for each partition whose log ends before its start offset.
+
+        Only partitions that are read to the end of their log are checked, and only if the start is
+        a given offset, a timestamp or a committed offset.
         """
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
