@@ -89,7 +89,7 @@ Run = list[ShareRecord[Any, Any]]
 
 
 def runs(records: list[ShareRecord[Any, Any]]) -> Iterator[Run]:
-    """Yield records in order, as runs."""
+    """Divide `records` into runs, in the same order."""
     start = 0
     for index in range(1, len(records)):
         before, record = records[index - 1], records[index]
@@ -202,7 +202,7 @@ class Acknowledgement:
         self.last = last
         self.type = type_
         self.number = number
-        """Acknowledgements are numbered in the order of the calls."""
+        """Serial number, in the order in which acknowledgements are created."""
         self.is_delivered = is_delivered
 
     @property
@@ -214,10 +214,12 @@ class Acknowledgement:
 def without_overlaps(
     queue: Iterable[Acknowledgement],
 ) -> tuple[list[Acknowledgement], list[Acknowledgement]]:
-    """Return the acknowledgements to send, sorted by partition and offset, and those that a later
-    acknowledgement of the same offset replaces: a RENEW that was not sent before the record was
-    acknowledged, or an acknowledgement of a record whose lock has expired, and which was acquired
-    again since."""
+    """Return (sent, replaced). `sent` has the acknowledgements to send, sorted by partition and
+    offset. `replaced` has acknowledgements that a later one of the same offset replaces:
+
+    - a RENEW, if the record was acknowledged before the RENEW was sent;
+    - an acknowledgement whose lock expired, if the record was acquired and acknowledged again.
+    """
     kept: dict[tuple[TopicIdPartition, int], Acknowledgement] = {}
     replaced: list[Acknowledgement] = []
     for each in queue:
@@ -350,9 +352,9 @@ class Acknowledgements:
             self.settle([made], renewed(acquisition.failure))
             return
         if is_delivered:
-            # After a RENEW the next offset starts a new acknowledgement, because an acknowledgement
-            # replaces the RENEW of its offset only if it has a later number. If a lock was renewed,
-            # each offset has its own, because the locks expire at different times.
+            # Do not extend a RENEW to the next offset: an acknowledgement replaces the RENEW of its
+            # offset only if it has a later number. If a lock was renewed, create a separate
+            # acknowledgement for each offset, because the locks expire at different times.
             is_last = type_ != AcknowledgeType.RENEW and not acquisition.is_renewed
             acquisition.growing = made if is_last else None
         acquisition.session.enqueue(made)
@@ -391,8 +393,8 @@ class Acknowledgements:
             self._note(each.number, tp, error)
             some = offsets.setdefault(tp, [])
             if each.is_delivered and self._callback is not None:
-                # Omit other ranges, such as unreadable batches: the broker alone determines their
-                # number of offsets, and a list of the offsets could exhaust the memory.
+                # Omit ranges that the application did not get, such as unreadable batches: a broker
+                # could send a range so large that a list of its offsets exhausts the memory.
                 some.extend(range(each.first, each.last + 1))
         for tp, some in offsets.items():
             if error is not None:
@@ -405,8 +407,8 @@ class Acknowledgements:
             self.signal.notify()
 
     def drop(self, replaced: Iterable[Acknowledgement]) -> None:
-        """Remove acknowledgements that a later one of the same offset replaces: a RENEW silently,
-        others as failed."""
+        """Remove acknowledgements that a later one of the same offset replaces. A RENEW has no
+        outcome then; other acknowledgements fail, because their lock has expired."""
         others = []
         for each in replaced:
             if each.type == AcknowledgeType.RENEW:
@@ -417,9 +419,9 @@ class Acknowledgements:
         self.signal.notify()
 
     async def commit(self, deadline: float) -> Outcomes | None:
-        """Wait until all present acknowledgements are settled. Return, for each partition, the
-        outcome of these and of those settled since the last `commit()`; None at `deadline` (loop
-        time)."""
+        """Wait until all present acknowledgements are settled. Return the outcome of each
+        partition: of the present acknowledgements, and of acknowledgements that were settled since
+        the last `commit()`. Return None at `deadline` (loop time)."""
         commit = _Commit(self._number, self._outcomes)
         self._outcomes = {}
         self._commits[commit] = None

@@ -83,8 +83,8 @@ class ShareFetcher:
         self._note_change()
 
     def set_topics(self, topics: frozenset[str]) -> None:
-        """Fetch only partitions of these topics from now on: the group's coordinator has not yet
-        revoked those of other topics."""
+        """Fetch only partitions of these topics from now on. Partitions of other topics may still
+        be assigned, until the group's coordinator revokes them."""
         self._topics = topics
         self._note_change()
 

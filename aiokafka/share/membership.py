@@ -137,7 +137,7 @@ class ShareMembership:
 
     @property
     def failure(self) -> KafkaError | None:
-        """The error that ended the membership; None without one."""
+        """The error that ended the membership; None if no error ended it."""
         return self.error if self.state is ShareMemberState.FATAL else None
 
     @property
@@ -192,8 +192,8 @@ class ShareMembership:
                 await self._due.wait(None if pause is None else self._loop.time() + pause)
 
     async def _step(self) -> float | None:
-        """Send one request if there is one to send. Return the seconds until the next one; None to
-        wait for a change."""
+        """Send a heartbeat or leave the group, as the state requires. Return the seconds until the
+        next step; None if only a change of the subscription requires one."""
         if self.state is ShareMemberState.LEAVING:
             await self._leave()
             if self._topics:
