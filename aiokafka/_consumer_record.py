@@ -162,7 +162,7 @@ class AcquiredRecord(Record):
     _is_open: bool
 
     def _close(self) -> bool:
-        """Record that the record is acknowledged; return False if it was acknowledged before."""
+        """Mark the record as acknowledged; return False if it was acknowledged before."""
         was_open = self._is_open
         self._is_open = False
         return was_open

@@ -411,10 +411,10 @@ class Reporting:
         subscribe to them by their `telemetry_name`.
 
         `source` is called before each push and returns `Metric` objects: counters and gauges. It
-        must not block. A metric with the name of one of the client's own is left out. If `source`
-        raises, or returns anything else, its metrics are missing from this push, and a warning is
-        logged. The metrics are not in `metrics()`. A source that is already registered is not
-        registered again.
+        must not block. A metric is left out if the client has a metric with the same name. If
+        `source` raises, or returns anything else, its metrics are missing from this push, and a
+        warning is logged. The metrics are not in `metrics()`. A source that is already registered
+        is not registered again.
 
         Raises TypeError if `source` is not callable.
         """

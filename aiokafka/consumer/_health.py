@@ -269,8 +269,8 @@ class ConsumerHealthMonitor:
         return joint_outage(outages, max(known)) if outages else None
 
     def _partition_outages(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
-        """Yield one outage for each different error with which the requests for partitions have
-        failed for at least `LASTING` seconds; its text names these partitions."""
+        """Group the partitions whose requests have failed for at least `LASTING` seconds by their
+        error, and yield one outage for each group. Its text names the partitions of the group."""
         groups: dict[tuple[str, str], list[Stall]] = {}
         for state in states:
             if _failing_since(state, now) is not None:

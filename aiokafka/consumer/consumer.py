@@ -501,8 +501,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
-        written after `start()` returns are read, except in partitions for whose end `start()` does
-        not wait: without a leader, after a failed request, or after five seconds.
+        written after `start()` returns are read, because `start()` waits for the end offsets. But
+        it does not wait for a partition without a leader, after a failed request, or for more than
+        five seconds.
 
         Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
         does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
@@ -845,8 +846,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Raises ConsumerStoppedError when stopped; RecordDeserializationError (see
         `on_deserialization_error`) and CorruptRecordError for an unreadable record, with each call
-        until `seek()`;
-        OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
+        until `seek()`; OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. The error
         of a partition is raised when it is the partition's turn; other partitions are still read.

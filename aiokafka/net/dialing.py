@@ -323,9 +323,9 @@ async def routes_to(
 ) -> list[Route]:
     """Return the routes to a broker, to be tried in this order; the caller closes each.
 
-    Calls the dialer, then resolves the host name; with a proxy, which resolves the names of brokers
-    itself, the name of the proxy. `peer` names the broker in messages. Raises KafkaConnectionError,
-    at the latest at `deadline` (loop time).
+    Calls the dialer, then resolves the host name. With a proxy, resolves only the name of the
+    proxy, because the proxy resolves the names of brokers. `peer` names the broker in messages.
+    Raises KafkaConnectionError, at the latest at `deadline` (loop time).
     """
     host, port, _ = broker
     name = None

@@ -304,7 +304,7 @@ class WorkQueue:
     # -- adding -----------------------------------------------------------------------------------
 
     def begin(self, tps: Iterable[TopicPartition]) -> None:
-        """Add assigned partitions, so that their positions are committed before any record."""
+        """Add assigned partitions. Their positions are committed even before a record is read."""
         for tp in tps:
             if tp not in self._partitions:
                 self._begin(tp)
@@ -531,7 +531,7 @@ class WorkQueue:
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
         """Make `start_next()` return no more records of these partitions; running records may
-        finish. Return the PartitionWorks of those partitions that have one.
+        finish. Return the existing PartitionWorks of these partitions.
         """
         tps = list(tps)
         self.delayed.close(tps)

@@ -932,8 +932,11 @@ class MessageAccumulator:
         is_awaited: bool = False,
     ) -> Future[Any]:
         """Append a record without a key to the sticky partition, and return its future. First
-        switch to another partition if the open batch of the sticky partition is full, or if the
-        quantum is used up and the sticky partition has no open batch, or one that has grown."""
+        switch to another partition
+
+        - if the open batch of the sticky partition is full, or
+        - if the quantum is used up, unless there is an open batch that has not grown.
+        """
         queue = topic_queues.sticky
         # Fill the open batch even if the quantum is used up: larger batches compress better. But a
         # batch that has grown is filled one quantum at a time: otherwise its partition would get

@@ -830,8 +830,8 @@ class NodeSender:
             self._back_off(queue)
             return None
         batch = queue.waiting[0]
-        # The next response may come sooner than the last one. So send the batch nevertheless if no
-        # request is in flight, whose response would show that.
+        # `time_for` estimates from the last response, and the next response may come sooner. If no
+        # request is in flight, no response could correct the estimate, so send the batch anyway.
         while (
             self.requests.size
             and not batch.attempts

@@ -1018,11 +1018,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         event loop. The request names the member and its generation, so that brokers since Kafka 2.5
         refuse a member that has lost its partitions.
 
-        Raises CommitFailedError if a partition was revoked since its records were returned (even if
-        the partition was assigned again, until records are requested again), ValueError and
-        TypeError for wrong arguments. If the coordinator responds with IllegalGenerationError,
-        UnknownMemberIdError or FencedInstanceId, the call raises this error, which is fatal to the
-        consumer, but not to this producer.
+        Raises CommitFailedError if a partition was revoked since its records were returned; if the
+        partition was assigned again, only until the application requests more records. Raises
+        ValueError and TypeError for wrong arguments. If the coordinator responds with
+        IllegalGenerationError, UnknownMemberIdError or FencedInstanceId, the call raises this
+        error, which is fatal to the consumer, but not to this producer.
         After an error without `is_fatal` abort the transaction.
         """
         transactions = self._transactional()

@@ -375,7 +375,7 @@ class Fetcher:
 
     def on_waiting_reader(self, wanted: Wanted) -> None:
         """Make all NodeFetchers decide again whether to fetch, for a reader that waits for records
-        of these partitions (None = all). Do nothing if the last waiting reader was for the same
+        of these partitions (None = all). Do nothing if the last waiting reader waited for the same
         partitions, and no records have arrived since."""
         buffer = self._buffer
         if not buffer.is_awaited or buffer.awaited != wanted:

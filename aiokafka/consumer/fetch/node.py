@@ -510,9 +510,9 @@ class NodeFetcher:
 
     def _free_memory(self) -> bool:
         """Drop buffered records that no reader can read now, and return whether enough memory is
-        free for another fetch. Keep those of a partition from which records were read within
-        `fetch_max_wait`, unless it is withheld. Without a waiting reader, do this only every
-        `fetch_max_wait`."""
+        free for another fetch. Keep the records of a partition that was read within the last
+        `fetch_max_wait`, unless the partition is withheld. Without a waiting reader, do this only
+        every `fetch_max_wait`."""
         now, longest = self._loop.time(), self._context.config.fetch_max_wait
         if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False

@@ -388,8 +388,8 @@ class GroupCommits:
         return None if position is None or self._last_committed(state) >= position else position
 
     def refuse_revoked(self) -> None:
-        """Raise CommitFailedError if partitions were revoked while records of them, returned by the
-        latest call, were uncommitted. The next call of this method does not raise again."""
+        """Raise CommitFailedError if partitions were revoked whose records were returned by the
+        latest call, and are uncommitted. The next call of this method does not raise again."""
         if not self._revoked_records:
             return
         last, self._revoked_records = self._revoked_records, {}

@@ -388,8 +388,8 @@ class UnansweredCommits:
         return [tp for tp in confirmed if tp in self.by_partition]
 
     def pause(self, now: float) -> float:
-        """Return the seconds to wait before the next check: the age of the newest `since`, but at
-        least 1 and at most 30."""
+        """Return the seconds to wait before the next check: as long as the last confirmation is ago
+        (`since`), but at least 1 and at most 30."""
         since = (
             unanswered.since
             for unanswered in self.by_partition.values()
@@ -400,9 +400,9 @@ class UnansweredCommits:
     def overwritten(
         self, found: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit again: the last confirmed ones of all partitions whose
-        stored offset is that of an earlier commit without a response. `found`: the offsets that the
-        group has stored."""
+        """Return the offsets to commit again. `found`: the offsets that the group has stored. If
+        the stored offset of a partition is that of a commit without a response, this commit has
+        overwritten a later one, so the result has the last confirmed offset of the partition."""
         again: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, entry in found.items():
             unanswered = self.by_partition.get(tp)
