@@ -227,8 +227,8 @@ class Router:
                     self._client.request_metadata(why)
                 denials.add(node_id)
                 if controller is not None:
-                    # No other node can serve the call, so the node that the metadata names is tried
-                    # again, even after a failure, unless new metadata names another one.
+                    # Only the controller can serve the call. So try the controller of the metadata
+                    # again, even if it has failed before.
                     failed.discard(controller.nodeId)
                 raise NotControllerError(f"node {node_id}")
             call.check(response)
@@ -271,10 +271,9 @@ class Router:
         """Return a function that calls `send`, but raises RequestTimedOutError early, after half of
         the remaining time or half of `request_timeout_ms`, whichever is longer.
 
-        If the node is down, the next attempt finds the node that has replaced it. Only requests
-        sent before the first of these timeouts end early: later requests have all the remaining
-        time, so that a node that is only slow can respond. Do not use this for changes: a slow node
-        would make the change twice.
+        If the node is down, the next attempt finds the node that has replaced it. After the first
+        timeout, new requests have all the remaining time, so that a node that is only slow can
+        respond. Do not use this for changes: a slow node would make the change twice.
         """
         loop = asyncio.get_running_loop()
         has_timed_out = False
@@ -295,7 +294,7 @@ class Router:
         return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
-        """Return metadata that has the controllers as its brokers, and no topics."""
+        """Return metadata without topics. Its brokers are the controllers."""
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
@@ -591,7 +590,7 @@ def _call(
 
 
 def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
-    """Keep only these topics in a response, in their order; add missing topics as unknown.
+    """Keep only `topics` in a response, in the order of `topics`; add missing topics as unknown.
 
     Without `topics` (None or empty), return the response unchanged.
     """

@@ -295,8 +295,9 @@ class Brokers(AdminApi):
             validate_only: only check whether the levels could be changed (Kafka 3.3).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        If one level cannot be changed, none is; before Kafka 4.0, the others may be changed. Raises
-        the first error, such as InvalidUpdateVersion or FeatureUpdateFailed.
+        All levels are changed, or none of them. Before Kafka 4.0, some levels may be changed even
+        if others cannot be changed. Raises the first error, such as InvalidUpdateVersion or
+        FeatureUpdateFailed.
         """
         for name, level in items_of("levels", levels):
             if isinstance(level, bool) or level < 0:

@@ -102,7 +102,7 @@ class ConfigSetting(Value):
     is_read_only: bool
     """Whether a request cannot change the setting: it needs a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """The values from all sources, the one that takes effect first; empty unless requested."""
+    """The values from all sources. The first value takes effect. Empty unless requested."""
     documentation: str | None = None
     """Kafka's description of the setting; None unless requested, and before Kafka 2.6
     (KIP-569)."""
@@ -173,8 +173,8 @@ def text_of(name: str, value: object) -> str:
 
 
 def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
-    """Return each change as a `ConfigChange` whose value is a str. A plain value becomes SET, None
-    becomes DELETE."""
+    """Return each change as a `ConfigChange` whose value is a str. A str, number or bool becomes
+    SET, None becomes DELETE."""
     found = {}
     for name, change in changes.items():
         if change is None:

@@ -442,8 +442,8 @@ def _content(text: str, path: str) -> Any:
             self.checked: set[Any] = set()
 
         def flatten_mapping(self, node: Any) -> None:
-            # Check the keys of a mapping before YAML merges those of other mappings into it (`<<`),
-            # and only once.
+            # Check the keys of a mapping only once, and before YAML merges the keys of other
+            # mappings into it (`<<`).
             if node not in self.checked:
                 self.checked.add(node)
                 self.check(node)

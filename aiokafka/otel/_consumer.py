@@ -231,7 +231,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> Callable[[ConsumerRecord[Any, Any]], Awaitable[T]]:
         """Return `function`, which handles single records, with each call in a `process` span.
 
-        `function` may be a plain function or a coroutine function, as for `ParallelConsumer.run`.
+        `function` is a function or a coroutine function, as for `ParallelConsumer.run`.
         """
         refuse_generators("function", function)
 

@@ -48,7 +48,7 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
 
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration such as `500` (milliseconds), `500ms`, `30s`, `15m`, `1h` or
-    `7d`. Raises ValueError, without a text, for other texts."""
+    `7d`. Raises ValueError, without a message, if `text` is not a duration."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or (found[2] and found[2] not in _UNITS):
         raise ValueError
@@ -330,7 +330,8 @@ class ReadOptions:
 
     @property
     def no_match_is_latest(self) -> bool:
-        """Whether to start at the end of a partition that has no record with the starting time."""
+        """Whether a partition whose records are all older than the starting timestamp is read from
+        its end."""
         return self.no_match == "latest"
 
     @property
