@@ -336,10 +336,10 @@ class Router:
         """Send once, in the newest version that client and broker support.
 
         Raises RequestTimedOutError at the deadline (loop time), or `request_timeout_ms` after
-        sending if that is earlier. While the broker throttles the client, both are extended, at
-        most to `end`, the end of the whole call (default: the deadline). Raises KafkaTimeoutError
-        without sending if `end` has passed. Raises UnsupportedEndpointType if all requests go to
-        controllers, and controllers do not serve this request.
+        sending if that is earlier. While the broker throttles the client, both limits are extended,
+        at most to `end`, the end of the whole call (default: the deadline). Raises
+        KafkaTimeoutError without sending if `end` has passed. Raises UnsupportedEndpointType if all
+        requests go to controllers, and controllers do not serve this request.
         """
         if self.is_for_controllers:
             refuse(call.request)
@@ -398,8 +398,8 @@ class Router:
         return await self._retry(within(deadline + _LATE, attempt), deadline)
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Repeat `attempt` as `retry` does, but do not cancel it: it must end by the deadline
-        itself, as `send` does."""
+        """Repeat `attempt` as `retry` does, but do not cancel it: `attempt` itself must end at the
+        deadline, as `send` does."""
         backoff = self.backoff()
         try:
             return await until(deadline, attempt, lambda _: backoff.next())
@@ -455,14 +455,15 @@ def remaining_ms(deadline: float) -> int:
 
 
 def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:
-    """Return the error of an error code; None for code 0. `what` names the item in its text."""
+    """Return the error of an error code; None for code 0. `what`: the item, for the error text."""
     if not code:
         return None
     return for_code(code)(f"{what}: {message}" if message else str(what))
 
 
 def raise_for(code: int, message: str | None, what: Any) -> None:
-    """Raise the error of an error code, unless the code is 0. `what` names the item in its text."""
+    """Raise the error of an error code, unless the code is 0. `what`: the item, for the error
+    text."""
     error = error_of(code, message, what)
     if error is not None:
         raise error

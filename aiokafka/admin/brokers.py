@@ -380,8 +380,8 @@ class Brokers(AdminApi):
 
         Args:
             voter_id: the node id of the controller.
-            directory_id: the id of the directory with its metadata log, from `meta.properties`
-                there.
+            directory_id: the id of the directory with the controller's metadata log; the file
+                `meta.properties` in this directory contains the id.
             listeners: (name, host, port) of the listeners to which other controllers connect.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 

@@ -299,8 +299,8 @@ class Configs(AdminApi):
         """Return the resources that can have settings (Java: listConfigResources).
 
         Args:
-            types: the types of resources; by default all. Before Kafka 4.1 (KIP-1142) brokers list
-                only CLIENT_METRICS, from Kafka 3.7 on (KIP-1000).
+            types: the types of resources; by default all types. Kafka 3.7 to 4.0 can list only
+                CLIENT_METRICS (KIP-1000), Kafka 4.1 can list all types (KIP-1142).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None
@@ -354,7 +354,8 @@ async def describe_configs(
     include_documentation: bool,
     deadline: float,
 ) -> dict[ConfigKey, Settings]:
-    """Return the settings of each resource by name: those named in `wanted`, or all for None."""
+    """Return the settings of each resource by name. `wanted` has the names of the settings to
+    return for each resource; None for all settings."""
 
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, Settings]:
         def build(version: int) -> wire.DescribeConfigsRequest:

@@ -171,7 +171,7 @@ class Groups(AdminApi):
 
         Raises the error of a single group, such as NonEmptyGroup or GroupIdNotFound (also if the
         response to a first attempt was lost); AdminItemsError if one of several groups fails. Since
-        Kafka 4.4, the text has the broker's reason.
+        Kafka 4.4, the text of the error contains the broker's reason.
         """
         names = as_names("group_ids", group_ids)
         deadline = self._deadline(timeout_ms)

@@ -107,7 +107,7 @@ class Committer(ConsumerRebalanceListener):
             _note_uncommitted(error)
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Record that the rebalance has ended."""
+        """Mark the rebalance as ended."""
         self.is_rebalancing = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:

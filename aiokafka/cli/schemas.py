@@ -117,8 +117,8 @@ class SchemaDecoder:
         return protobuf
 
     async def _add_file(self, pool: Any, schema: Any, name: str) -> str:
-        """Add the file of a Protobuf schema, and those that it imports, to `pool`. Return the name
-        of the file."""
+        """Add the file of a Protobuf schema, and the files that it imports, to `pool`. Return the
+        name of the file of the schema."""
         try:
             file = descriptor_pb2.FileDescriptorProto.FromString(
                 base64.b64decode(schema.schema_str, validate=True)

@@ -426,8 +426,8 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
 
 
 def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `create_ssl_context`. The value of a setting for a file may also be
-    PEM text, and that of `cafile` a directory of certificates."""
+    """Return the arguments of `create_ssl_context`. Where a setting has the path of a file, PEM
+    text is accepted, too. For `cafile`, the path of a directory of certificates is accepted."""
     given = {}
     for name, value in tls.items():
         if not name.endswith("file"):

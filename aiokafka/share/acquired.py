@@ -140,20 +140,20 @@ class Acquisition:
         self._renewed: dict[int, float] = {}
 
     def deliver(self, count: int) -> None:
-        """Record that the application gets this number of records."""
+        """Count records that the application gets."""
         self.unsettled += count
 
     def settle(self, count: int) -> None:
-        """Record that this number of records needs no acknowledgement any more."""
+        """Count records that need no acknowledgement any more."""
         self.unsettled -= count
 
     def renew(self, offset: int, expires_at: float) -> None:
-        """Record that the broker has renewed the lock of a record."""
+        """Store the new end of a lock that the broker has renewed."""
         self._renewed[offset] = expires_at
 
     @property
     def is_renewed(self) -> bool:
-        """Whether a lock was renewed, so that the locks do not expire at the same time."""
+        """Whether a lock was renewed: then the locks expire at different times."""
         return bool(self._renewed)
 
     def lasts(self, now: float) -> bool:
@@ -167,11 +167,12 @@ class Acquisition:
         return max(self._renewed.values(), default=self.expires_at)
 
     def lock_end(self, offset: int) -> float:
-        """Return the loop time at which the lock of an offset expires, acknowledged or not."""
+        """Return the loop time at which the lock of an offset expires. The offset may already be
+        acknowledged."""
         return self._renewed.get(offset, self.expires_at)
 
     def fail(self, error: KafkaError) -> None:
-        """Record that the acquisition locks are lost."""
+        """Mark the acquisition locks as lost."""
         self.growing = None
         if self.failure is None:
             self.failure = renewed(error)
@@ -180,8 +181,8 @@ class Acquisition:
 class Acknowledgement:
     """An acknowledgement of the offsets from `first` to `last`, which have the same type.
 
-    `owner`: the acknowledgements of the consumer. `is_delivered`: whether the application got the
-    records.
+    `owner`: all acknowledgements of the consumer. `is_delivered`: whether the application got the
+    records, unlike gaps and unreadable batches.
     """
 
     __slots__ = ("acquisition", "first", "is_delivered", "last", "number", "owner", "type")
@@ -244,8 +245,8 @@ def without_overlaps(
 
 
 def acknowledgement_batches(ordered: Iterable[Acknowledgement]) -> list[AcknowledgementBatch]:
-    """Return the acknowledgements of one partition as in a request: one batch for consecutive
-    offsets of the same type."""
+    """Convert the acknowledgements of one partition to batches of a request. Consecutive offsets of
+    the same type are one batch."""
     batches: list[AcknowledgementBatch] = []
     for each in ordered:
         last = batches[-1] if batches else None
@@ -280,9 +281,9 @@ class _Commit:
 class Acknowledgements:
     """The acknowledgements of one consumer, from the call of the application to their outcome.
 
-    Owns: the numbers of acknowledgements; the pending acknowledgements (those without an outcome);
-    the outcomes that no `commit()` has returned yet, and the running calls of `commit()`; the
-    counts for metrics.
+    Owns: the last serial number of an acknowledgement; the pending acknowledgements (without an
+    outcome); the outcomes that no `commit()` has returned yet, and the running calls of `commit()`;
+    the counts for metrics.
 
     1. `acknowledge()` creates an acknowledgement, and the NodeShareSession of its broker queues it.
     2. The session sends it with ShareFetch or ShareAcknowledge.
@@ -311,7 +312,7 @@ class Acknowledgements:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a `commit()` waits, so that acknowledgements are sent without a fetch."""
+        """Whether a `commit()` waits: then acknowledgements do not wait for the next fetch."""
         return bool(self._commits)
 
     def set_callback(self, callback: OutcomeCallback | None) -> None:
@@ -373,7 +374,7 @@ class Acknowledgements:
             )
 
     def settle(self, settled: Iterable[Acknowledgement], error: KafkaError | None) -> None:
-        """Record the outcome of acknowledgements: None, or the error."""
+        """Settle acknowledgements: they have succeeded if `error` is None, otherwise failed."""
         offsets: dict[TopicPartition, list[int]] = {}
         for each in settled:
             if each.is_delivered and each.type != AcknowledgeType.RENEW:

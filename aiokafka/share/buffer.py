@@ -83,8 +83,8 @@ class AcquiredRecordSet:
         return not self._ranges
 
     def take(self, limit: int) -> list[ShareRecord[Any, Any]]:
-        """Return up to `limit` acquired records, with the bytes of their keys and values; [] at the
-        end only.
+        """Return up to `limit` acquired records, with the bytes of their keys and values; [] only
+        at the end of the record set.
 
         Raises CorruptRecordError for a corrupt batch, after its records were rejected;
         UnsupportedCodecError after the records of the batch were released. The next call continues

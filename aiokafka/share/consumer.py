@@ -699,8 +699,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         return [record for run in taken for record in run]
 
     def _deliver(self, taken: list[Run]) -> None:
-        """Record that the application gets these records. There is no await between taking them
-        from the buffer and this call, so a cancelled call has consumed nothing."""
+        """Mark records as delivered to the application. There is no await between taking records
+        from the buffer and this method, so a cancelled call has consumed nothing."""
         self._note_delivered(taken)
         if taken and not self._given.is_explicit:
             task = asyncio.current_task()
@@ -761,9 +761,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         the acquisition lock has expired, or if the leader of the partition has moved or was lost:
         then the record is delivered again.
 
-        Raises IllegalStateError with implicit acknowledgement, if the record was acknowledged
-        before, or if another consumer has acquired it; ConsumerStoppedError after `stop()`;
-        TypeError if `record` is not a ShareRecord, or `type` no AcknowledgeType;
+        Raises IllegalStateError if the consumer acknowledges implicitly, if the record was
+        acknowledged before, or if another consumer has acquired it; ConsumerStoppedError after
+        `stop()`; TypeError if `record` is not a ShareRecord, or `type` is not an AcknowledgeType;
         UnsupportedVersionError for a RENEW before Kafka 4.2.
         """
         try:

@@ -35,8 +35,8 @@ class Deserializers:
     """The deserializers of a share consumer.
 
     A call takes the records from the buffer before it deserializes them. If the call is cancelled
-    while a deserializer waits, it puts the records back. A consumer with positions could not do so;
-    here the records are independent of each other.
+    while a deserializer waits, it puts the records back. This is possible because acquired records
+    are independent of each other: a share consumer has no position in the partition.
     """
 
     def __init__(

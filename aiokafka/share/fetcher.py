@@ -94,7 +94,7 @@ class ShareFetcher:
             node.wake()
 
     def note_lock_timeout(self, lock_timeout: float) -> None:
-        """Record the timeout of acquisition locks that a broker reported (seconds)."""
+        """Store the timeout of acquisition locks in seconds, as a broker has reported it."""
         if lock_timeout > 0:
             self.lock_timeout = lock_timeout
             self.is_lock_timeout_known = True

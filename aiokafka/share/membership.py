@@ -324,8 +324,8 @@ class ShareMembership:
     # -- leaving
 
     async def _leave(self) -> None:
-        """Leave the group. Log an error at debug level: the coordinator then removes the member
-        when its session expires."""
+        """Leave the group. If this fails, only log the error at DEBUG: the coordinator removes the
+        member when its session expires."""
         try:
             await self._send(self._request(_LEAVING), _SHORTEST_LIMIT)
         except KafkaError as error:

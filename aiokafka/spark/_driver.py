@@ -185,8 +185,8 @@ class Cluster:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def _has_former_partitions(self, topic: str) -> bool:
-        """Return whether the brokers no longer know a topic, but the client still has its
-        partitions: it keeps them until several metadata responses lack the topic.
+        """Return whether the brokers no longer know a topic, although the client's metadata still
+        has the topic. (The client removes a topic after several metadata responses without it.)
         """
         has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
