@@ -418,8 +418,8 @@ class Discovery:
     async def _ask_source(self, source: Callable[[], Any], deadline: float) -> None:
         """Get the bootstrap servers from the application's function.
 
-        Raises KafkaConnectionError if the function fails before it has ever returned servers. Later
-        the last servers stay, and a warning is logged: they may still respond.
+        Raises KafkaConnectionError if the function fails at its first call. After a later failure,
+        keeps the servers that it returned last, which may still respond, and logs a warning.
         """
         what = "the function given as bootstrap_servers"
         try:

@@ -30,9 +30,9 @@ async def finish_one(context: ConsumerContext) -> ConsumerRecord[Any, Any] | Non
     """Wait for the deserializer of `FetchBuffer.suspended`, and return the record.
 
     The position moves after the deserializer has returned, so a cancelled call has consumed
-    nothing. Returns None, and the next read deserializes the record again, if a rebalance has begun
-    meanwhile, or the partition was revoked, paused or moved by a seek. Raises
-    RecordDeserializationError, or returns None if the record is left out because of this error.
+    nothing. If a rebalance has begun during the wait, or the partition was revoked, paused or moved
+    by a seek, returns None, and the next read deserializes the record again. If the deserializer
+    fails, raises RecordDeserializationError, or returns None if such records are skipped.
     """
     chunk, epoch, suspended = context.queue.buffer.pop_suspended()
     with withheld(context, {}, deserializing):
@@ -44,8 +44,8 @@ async def finish_many(
     context: ConsumerContext, records: _Records, wanted: Wanted, limit: int, deadline: float
 ) -> _Records:
     """Continue `take(wanted, limit)`, which has returned `records` and stopped because a
-    deserializer waits. Return all records, up to `limit` (-1 = all buffered). `deadline` (loop
-    time) does not interrupt a deserializer, but afterwards no other deserializer is awaited.
+    deserializer waits. Return all records, up to `limit` (-1 = all buffered). After `deadline`
+    (loop time), no further deserializer is awaited; the awaited deserializer is not interrupted.
 
     Until this function returns, the position of each partition is its first offset in `records`.
     If the function is cancelled, the next call returns `records` again. If a deserializer raises

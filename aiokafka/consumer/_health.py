@@ -386,8 +386,8 @@ def _kind(state: PartitionState) -> str:
 
 
 def _failing_since(state: PartitionState, now: float) -> float | None:
-    """Return the loop time since which all requests for a partition fail with an error; None if
-    they do not, or if the first failure is more recent than `LASTING`."""
+    """Return the loop time since which all requests for a partition fail with an error; None if the
+    requests succeed, or if the first failure is less than `LASTING` seconds ago."""
     since: float | None = state.retry.failing_since(now)
     is_lasting = since is not None and now - since >= LASTING
     return since if is_lasting and state.retry.error is not None else None

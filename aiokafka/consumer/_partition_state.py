@@ -176,9 +176,9 @@ class FetchCursor:
         self.epochs.start_at(offset, offset_epoch)
 
     def start_at_end(self, leader_epoch: int) -> None:
-        """Set `offset_epoch` to the epoch of the leader, for a position at the end of the log. The
-        record before the position has an older epoch if no record was written since the leader was
-        elected."""
+        """Set `offset_epoch` to the epoch of the leader, for a position at the end of the log. (If
+        no record was written since the leader was elected, the record before the position has an
+        older epoch.)"""
         self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
@@ -298,7 +298,7 @@ class Retry:
         self._due_at = again_at
 
     def failing_since(self, now: float) -> float | None:
-        """Return the loop time since which the partition waits for a broker; None if it does not.
+        """Return the loop time since which the partition waits for a broker, or None.
 
         If the retry is overdue by `OUTDATED` seconds, the partition does not wait for a broker: it
         is paused, or the application has to read buffered records first. Then the last failure is
@@ -368,7 +368,7 @@ class PartitionState:
       enough buffered records.
     - `needs_offset`: the OffsetResolver has to find or to check the position.
     - `call`: number of the latest call of `getone()` or `getmany()` that returned records of the
-      partition, 0 if none did; `finished` is the position before these records.
+      partition, 0 if none did. `finished`: the position before this call.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.

@@ -389,9 +389,9 @@ class Connector:
 
         1. On a second connection the client sends ListOffsets v0, which Kafka 0.9 supports, and
            then SaslHandshake, which only newer brokers support.
-        2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake within ten
-           times the response time of ListOffsets, at least a second. On a slow network, the
-           response to ListOffsets would be late as well.
+        2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake. The client
+           waits for the latter ten times as long as ListOffsets has taken, and at least a second:
+           on a slow network, the response to ListOffsets is late as well.
         3. Kafka 4, which no longer supports ListOffsets v0 (KIP-896), closes the connection, so the
            result is None.
         """

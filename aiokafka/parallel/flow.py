@@ -150,9 +150,10 @@ class Flow:
             self._apply(self._consumer.assignment())
 
     def on_finished(self, partition: PartitionWork) -> None:
-        """Call this after a record of `partition` has finished. If the limits were reached, resumes
-        all partitions at the resume level. If `partition` was above its share (see `_shares`) or
-        `max_uncommitted`, resumes it at half of the share or of `max_uncommitted`.
+        """Called after a record of `partition` has finished. If the limits were reached, resume all
+        partitions as soon as the unfinished records have fallen to the resume level. If `partition`
+        was above its share (see `_shares`) or `max_uncommitted`, resume it as soon as it has fallen
+        to half of this limit.
         """
         if self._is_full:
             records, nbytes = self._resume_level()

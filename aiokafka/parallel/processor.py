@@ -277,8 +277,8 @@ class ParallelConsumer(Generic[KT, VT]):
     - `retry`: RetryTopics for failed records. None: the first exception of a handler ends the
       processing.
 
-    Raises TypeError or ValueError for wrong arguments and an unsuitable consumer, RuntimeError
-    without a running event loop.
+    Raises TypeError or ValueError for wrong arguments, and for a consumer without the required
+    options; RuntimeError without a running event loop.
     """
 
     def __init__(

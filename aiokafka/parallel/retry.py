@@ -58,8 +58,8 @@ class Delays:
     provides an upper bound:
 
     1. At some loop time, the end offset of a partition is observed.
-    2. Records before that offset were written before that time. So, whatever their headers say,
-       they are due when the delay of the retry topic has passed since that time, at the latest.
+    2. Records before that offset were written before that time. So they are due, at the latest,
+       when the delay of the retry topic has passed since that time, whatever their headers say.
 
     Owns: the observed end offsets and their times.
     """
@@ -238,8 +238,8 @@ class DelayedRecords:
         return min((each.wake_at for each in self._partitions.values()), default=None)
 
     def take_due(self, now: float) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Remove and return the records that are due, of partitions whose wake time has come. A
-        record that is not due holds back the later records of its partition.
+        """Remove and return the due records of partitions whose wake time (`_set_wake_time`) has
+        come. A record that is not due holds back the later records of its partition.
         """
         taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         for tp, waiting in list(self._partitions.items()):

@@ -139,7 +139,7 @@ class ProducerHealthMonitor:
 
     def backlog(self, deadline: float | None) -> str:
         """Return a text about the batches that a closing producer waits for: their number, the
-        reason, and the longest time.
+        reason, and the maximum of the remaining time.
 
         `deadline` (loop time) is the deadline of `stop()`; None for `stop()` without a timeout.
         """

@@ -29,8 +29,8 @@ def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
     """Return the serializers of a producer, each of any form; see `adapt_serializer()`.
 
     `Serializers.serialize` runs for each record. So the two most frequent cases have their own
-    subclasses, which need not check which serializers there are: only a value serializer, with or
-    without a context.
+    subclasses, without checks for other serializers: a value serializer alone, with or without a
+    context.
     """
     key, key_takes_context = adapt_serializer(key_serializer)
     value, value_takes_context = adapt_serializer(value_serializer)

@@ -756,9 +756,9 @@ class MessageAccumulator:
         return found
 
     def _available(self, topic: str, cluster: ClusterMetadata) -> set[int]:
-        """Return the partitions for records without a key: those with a leader. With
-        `partitioner_rack_aware`, those with a leader in the rack of the client, if there are any
-        (KIP-1123)."""
+        """Return the partitions for records without a key: all partitions with a leader. With
+        `partitioner_rack_aware`, only partitions with a leader in the rack of the client, if there
+        are any (KIP-1123)."""
         available = set(cluster.available_partition_ids(topic))
         rack = self._config.client.client_rack
         if not (rack and self._config.partitioner_rack_aware):
@@ -965,8 +965,8 @@ class MessageAccumulator:
         return self.append_to(topic_queues, queue, timestamp, None, value, headers, is_awaited)
 
     def _switch(self, topic_queues: TopicQueues) -> PartitionQueue:
-        """Switch the sticky partition. A busy application fills it with more than one batch of
-        `max_batch_size`: the open batch grows."""
+        """Switch the sticky partition. If the application sends without a break, the quantum of the
+        partition exceeds `max_batch_size`, so that its open batch grows."""
         queue = topic_queues.switch()
         if self._loop.time() < self._busy_until:
             topic_queues._left = max(topic_queues._left, topic_queues.sizing.largest // _BUSY_SHARE)

@@ -806,9 +806,8 @@ class NodeSender:
             yield queue
 
     def _may_send_open(self, now: float) -> bool:
-        """Return whether open batches are sent now, with a linger time of 0. Return False while
-        they gather records during a request and, for a limited time, while the application is
-        sending."""
+        """Return whether to send open batches now, if the linger time is 0. While a request is in
+        flight, or the application is sending, open batches gather records for a limited time."""
         if not self._lingering or (self.requests and now < self._gather_until):
             return False
         if not self._accumulator.is_yielding:

@@ -913,8 +913,8 @@ class _OffsetsCommit:
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
         """Raise the first error of the response, and KafkaProtocolError if it lacks a partition.
         But after `MOST_UNKNOWN` responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
-        UNKNOWN_TOPIC_ID, return: the caller raises the last error of `unknown`. An error that is
-        raised here, and is retriable, only repeats the request."""
+        UNKNOWN_TOPIC_ID, return: the caller raises the last error of `unknown`. If this method
+        raised that error, which is retriable, the request would be repeated."""
         named = set()
         for topic in response.topics:
             name = topic.name or self._names.get(topic.topic_id, "")

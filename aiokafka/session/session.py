@@ -266,7 +266,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """Read up to `max_records` records into `transaction`, for up to `linger_ms` after the
         first records. If none arrive within `_STOP_CHECK_MS`, return without records.
 
-        Raises the errors of `getmany()`; stores an error that follows records in `transaction`.
+        Raises the errors of `getmany()`; but if records were read before the error, stores the
+        error in `transaction`.
         """
         wait_ms: float = _STOP_CHECK_MS
         deadline = 0.0

@@ -621,9 +621,10 @@ class FetchBuffer:
     def _take_from(
         self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
     ) -> None:
-        """Append up to `limit` records (-1 = all) of one partition to `records`; fewer if `_room`
-        is used up. If a record is unreadable, append the records before it and raise the error. If
-        a deserializer waits, append the records before and set `suspended`."""
+        """Append up to `limit` records (-1 = all) of one partition to `records`; fewer if the limit
+        of decompressed bytes (`_room`) is reached. If a record is unreadable, append the records
+        before it and raise the error. If a deserializer waits, append the records before and set
+        `suspended`."""
         self._before.append((state, state.next_offset, state.taken))
         while True:
             chunk = self._head(state)

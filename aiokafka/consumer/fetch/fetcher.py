@@ -187,8 +187,8 @@ class FetchTargets:
 
     def _on_leader_epoch(self, state: PartitionState, epoch: int) -> None:
         """Store a changed leader epoch, and begin to validate the position (KIP-320) if the epoch
-        differs from that of the record before the position (conditions below). The new epoch may be
-        older: the topic was recreated, or the metadata is outdated."""
+        differs from the epoch of the record before the position (conditions below). The new epoch
+        may be older: the topic was recreated, or the metadata is outdated."""
         cursor = state.cursor
         if epoch == cursor.leader_epoch:
             return

@@ -63,7 +63,7 @@ class _Readers(Signal):
 
     def unserved(self) -> Collection[TopicPartition] | None:
         """Return the partitions of the first reader that was not woken; None if all readers were
-        woken. (Each notification wakes the readers of all partitions.)"""
+        woken. (A reader of all partitions is woken by each notification.)"""
         for waiter, wanted in self._wanted.items():
             if not waiter.done():
                 return wanted
@@ -250,7 +250,8 @@ class RecordQueue:
         self.wake_readers()
 
     def withdraw_errors(self, errors: Collection[BaseException]) -> None:
-        """Drop `errors`, except those that a call has raised already: their cause has ended."""
+        """Drop these pending errors, because their cause has ended. Ignore errors that a call has
+        already raised."""
         if self._errors:
             self._errors = [each for each in self._errors if not any(each is e for e in errors)]
             self._update_fast_path()

@@ -519,8 +519,8 @@ class GroupCommits:
         """Commit the offsets that `choose` returns just before each request is sent.
 
         `removals`: how often the group had removed the member when the commit was called. Raises
-        CommitFailedError if the group has removed the member since. With None, removals before the
-        end of the earlier commits do not matter.
+        CommitFailedError if the group has removed the member since. With None, only removals after
+        the end of the earlier commits count.
         """
         queued = self._commits.add(partitions)
         try:
@@ -847,8 +847,9 @@ class GroupCommits:
         return RevokedAssignment(assignment, topic_ids)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to auto-commit: the offset after the finished records, if it is not
-        committed, or the last committed offset, if it is due again (`LastCommit.is_due`)."""
+        """Return the offset to auto-commit for each partition: the offset after the finished
+        records, if it is not committed yet; or the last committed offset, if it must be committed
+        again (`LastCommit.is_due`)."""
         call = self._queue.buffer.call
         finished: dict[TopicPartition, OffsetAndMetadata] = {}
         for state in assignment.states():

@@ -388,7 +388,7 @@ class UnansweredCommits:
         return [tp for tp in confirmed if tp in self.by_partition]
 
     def pause(self, now: float) -> float:
-        """Return the seconds to wait before the next check: as long as the last confirmation is ago
+        """Return the seconds to wait before the next check: the time since the last confirmation
         (`since`), but at least 1 and at most 30."""
         since = (
             unanswered.since
@@ -550,9 +550,10 @@ class OffsetConnection:
         self._deadlines.close()
 
     async def select(self, node_id: int, deadline: float) -> BrokerConnection:
-        """Return the connection for the next request: that of a commit in flight, else the second
-        connection during a join, else the first. Raises errors of the connection, and
-        NodeNotReadyError without a connection at `deadline` (loop time)."""
+        """Return the connection for the next request: the connection of an in-flight commit, if
+        there is one; else the second connection during a join; else the first connection. Raises
+        errors of the connection, and NodeNotReadyError without a connection at `deadline` (loop
+        time)."""
         group = ConnectionGroup.COORDINATION
         connection = self._client.usable_connection(node_id, group)
         if connection is None:
@@ -846,8 +847,8 @@ class OffsetCommitter:
             raise UnknownTopicId(doubt)
 
     def _apply_response(self, commit: OffsetsToCommit, response: OffsetCommitResponse) -> None:
-        """Remove stored offsets and those of deleted topics from `pending`, and add the errors of
-        deleted topics to `gone`. Raises the most urgent error of the other partitions, and
+        """Remove stored offsets, and offsets of deleted topics, from `pending`, and add the errors
+        of deleted topics to `gone`. Raises the most urgent error of the other partitions, and
         KafkaProtocolError if the response lacks partitions."""
         by_id = {topic_id: name for name, topic_id in commit.topic_ids.items()}
         pending = commit.pending

@@ -750,8 +750,8 @@ class OffsetResolver:
         return []
 
     def _on_truncated(self, state: PartitionState, end: EpochEnd | None) -> None:
-        """Continue at `end`, where the log differs from the fetched records; if it is unknown
-        (None), apply the reset policy. With the policy "none", make the next call of the
+        """Continue at `end`, where the log differs from the fetched records. If `end` is None
+        (unknown), apply the reset policy. With the policy "none", make the next call of the
         application raise LogTruncationError instead."""
         position = state.next_offset
         self._log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)

@@ -390,8 +390,8 @@ class _Sharing:
     # An edge costs 1 if it adds a mismatch, and -1 if it removes one.
 
     def match_racks(self) -> None:
-        """Exchange partitions along cycles of negative cost until there is none. Loads change only
-        if two members exchange theirs.
+        """Exchange partitions along cycles of negative cost until there is no such cycle. Loads
+        change only if two members exchange their loads.
 
         Does nothing if the graph is large (`_MOST_EDGES`): then only `deal()` has considered the
         racks.
@@ -413,8 +413,8 @@ class _Sharing:
                     chain = self._chain(cycle, members) if is_closed else []
 
     def _graph(self) -> tuple[list[tuple[int, int, int]], dict[int, list[int]]]:
-        """Return the edges (start, end, cost), and the members of each node of members. Groups are
-        nodes with their own number."""
+        """Return the edges (start, end, cost), and for each node of members the members that share
+        it. The node of a group has the number of the group."""
         first_load = len(self.takers)
         first = first_load + max(self.load, default=0) + 1
         members: dict[int, list[int]] = {}
