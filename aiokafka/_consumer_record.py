@@ -285,10 +285,10 @@ if TYPE_CHECKING:
         in the message format of Kafka before 0.10."""
 
         key: KT
-        """The key, after the deserializer if there is one: without one, bytes or None."""
+        """The result of the key deserializer. Without a deserializer, bytes or None."""
 
         value: VT
-        """The value, after the deserializer if there is one: without one, bytes, or None for a
+        """The result of the value deserializer. Without a deserializer, bytes, or None for a
         tombstone."""
 
         checksum: int | None
