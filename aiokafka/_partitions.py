@@ -80,8 +80,8 @@ def check_topic_name(name: str) -> None:
         raise ValueError("topics: a topic name must not be empty")
     shown = name if len(name) <= _LONGEST_EVER else f"{name[:40]}... ({len(name)} characters)"
     raise ValueError(
-        f"topics: {shown!r} is no topic name: it may have letters, digits, . _ -, "
-        f"at most {_LONGEST_NAME}, and not be . or .."
+        f"topics: {shown!r} is not a valid topic name: allowed are letters, digits, . _ -, "
+        f"at most {_LONGEST_NAME}, but not the names . and .."
     )
 
 
@@ -97,7 +97,7 @@ def topic_names(topics: Any) -> frozenset[str]:
             kind = type(name).__name__
             raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
-            raise TypeError(f"Topics should be list of strings: {name!r} is none")
+            raise TypeError(f"Topics should be list of strings: {name!r} is not a str")
         check_topic_name(name)
     return frozenset(topics)
 

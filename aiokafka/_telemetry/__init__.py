@@ -102,7 +102,7 @@ class TelemetryReporter:
                 await self._is_settled.wait()
         except asyncio.TimeoutError:
             raise KafkaTimeoutError(
-                f"no broker has given a client instance id within {timeout_s:g} s"
+                f"no broker returned a client instance id within {timeout_s:g} s"
             ) from None
         if self._id == ZERO_UUID:
             raise renewed(self._failure)
@@ -160,7 +160,7 @@ class TelemetryReporter:
             if connection is None:
                 self._give_up(
                     UnsupportedVersionError(
-                        "no broker takes metrics: that needs Kafka 3.7, and a plug-in in it"
+                        "no broker accepts metrics: this needs Kafka 3.7 with a metrics plug-in"
                     )
                 )
                 return _SEARCH_INTERVAL
@@ -204,7 +204,7 @@ class TelemetryReporter:
         self._node_id = random.choice(ready)
         connection = await pool.get(self._node_id)
         if not _takes_metrics(pool, self._node_id):
-            raise NodeNotReadyError(f"node {self._node_id} takes no metrics")
+            raise NodeNotReadyError(f"node {self._node_id} does not accept metrics")
         return connection
 
     def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:

@@ -578,7 +578,7 @@ async def reset_offsets(
     chosen = list(base) if named is None else named
     if named is None and not exists and not chosen:
         raise GroupIdNotFound(
-            f"group {group_id!r} does not exist: name the topics or partitions it is to begin with"
+            f"group {group_id!r} does not exist: to create it, name the topics or partitions"
         )
     new = await _find_new(router, rule, chosen, base, deadline)
     resets = outcome({tp: _reset(old.get(tp), *new[tp]) for tp in chosen})

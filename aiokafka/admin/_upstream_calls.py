@@ -63,7 +63,7 @@ async def _within_quota(
         throttle_time_ms = response.throttle_time_ms
         found.update((each.name, each) for each in results_in(response))
         if any(map(is_left, found)):
-            raise ThrottlingQuotaExceeded("some topics are beyond the quota of changes")
+            raise ThrottlingQuotaExceeded("the quota for changes of topics was exceeded")
 
     call = Call(request, lambda version: build(version, is_left), check)
     try:

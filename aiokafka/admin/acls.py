@@ -135,7 +135,7 @@ def check_filter(argument: str, wanted: Any) -> AclFilter:
         if not isinstance(value, cls):
             raise TypeError(f"{argument}: {value!r} must be of {cls.__name__}")
         if value.name == "UNKNOWN":
-            raise ValueError(f"{argument}: {cls.__name__}.UNKNOWN chooses nothing")
+            raise ValueError(f"{argument}: {cls.__name__}.UNKNOWN matches nothing")
     return wanted
 
 

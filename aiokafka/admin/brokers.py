@@ -344,9 +344,7 @@ class Brokers(AdminApi):
 
         def build(version: int) -> raft.DescribeQuorumRequest:
             if version < _FIRST_THAT_SERVES_QUORUM:
-                raise UnsupportedVersionError(
-                    "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
-                )
+                raise UnsupportedVersionError("DescribeQuorum: needs Kafka 3.3 (KIP-836)")
             partition = raft.QuorumPartition(partition_index=0)
             topic = raft.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
             return raft.DescribeQuorumRequest(topics=[topic])
@@ -564,7 +562,9 @@ def _quorum_in(response: raft.DescribeQuorumResponse) -> raft.PartitionData:
     raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
     found = [each for topic in response.topics for each in topic.partitions]
     if len(found) != 1:
-        raise KafkaProtocolError(f"DescribeQuorum: {len(found)} partitions, not one")
+        raise KafkaProtocolError(
+            f"DescribeQuorum: the response has {len(found)} partitions, not one"
+        )
     raise_for(found[0].error_code, found[0].error_message or None, _METADATA_TOPIC)
     return found[0]
 

@@ -451,7 +451,9 @@ def _outcomes(
 
 def _key(kind: int, name: str) -> ConfigKey:
     if kind not in _KNOWN:
-        raise KafkaProtocolError(f"a resource of an unknown type, {kind}: {name!r}")
+        raise KafkaProtocolError(
+            f"the response has a resource of the unknown type {kind}: {name!r}"
+        )
     return ConfigKey(ConfigResourceType(kind), name)
 
 

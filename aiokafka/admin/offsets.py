@@ -212,7 +212,9 @@ def _found(tp: TopicPartition, found: ListOffsetsPartitionResponse) -> ListedOff
     if found.error_code == UnknownTopicOrPartitionError.errno:
         # The partition is in the metadata, so the leader will know it soon: make the error
         # retriable.
-        return NotLeaderForPartitionError(f"{name_of(tp)}: its leader does not know it")
+        return NotLeaderForPartitionError(
+            f"{name_of(tp)}: the leader does not know this partition yet"
+        )
     error = error_of(found.error_code, None, name_of(tp))
     if error is not None:
         return error

@@ -50,7 +50,7 @@ class QuotaEntity(Value):
         if self.user is self.client_id is self.ip is None:
             raise ValueError("give a user, a client_id or an ip")
         if self.ip is not None and not self.user is self.client_id is None:
-            raise ValueError("ip: must stand alone")
+            raise ValueError("ip: cannot be combined with user or client_id")
 
     def __str__(self) -> str:
         """Return the entity as Kafka's tools print it, such as "user=alice,
@@ -235,10 +235,14 @@ def _entity(parts: Iterable[EntityData]) -> QuotaEntity:
     names: dict[str, str | QuotaName] = {}
     for each in parts:
         if each.entity_type not in KINDS:
-            raise KafkaProtocolError(f"a quota of an unknown kind, {each.entity_type!r}")
+            raise KafkaProtocolError(
+                f"the response has a quota of the unknown kind {each.entity_type!r}"
+            )
         name = QuotaName.DEFAULT if each.entity_name is None else each.entity_name
         names[KINDS[each.entity_type]] = name
     try:
         return QuotaEntity(**names)
     except ValueError as error:
-        raise KafkaProtocolError(f"a quota of an impossible entity: {error}") from error
+        raise KafkaProtocolError(
+            f"the response has a quota of an invalid entity: {error}"
+        ) from error

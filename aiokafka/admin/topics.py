@@ -299,7 +299,9 @@ class Topics(AdminApi):
         names: list[str] = []
         for topic in _topics("topics", topics):
             if not isinstance(topic, str):
-                raise TypeError(f"topics: {topic!r}: must be a name; ids are not waited for")
+                raise TypeError(
+                    f"topics: {topic!r}: must be a name; waiting for ids is not supported"
+                )
             names.append(topic)
         deadline = self._deadline(timeout_ms)
 
@@ -642,7 +644,7 @@ async def describe_topics(
         for topic_id, name in names.items():
             described = name if isinstance(name, KafkaError) else found.get(name)
             if isinstance(described, TopicDescription) and described.topic_id != topic_id:
-                described = UnknownTopicId(f"{topic_id}: {name} has another id by now")
+                described = UnknownTopicId(f"{topic_id}: topic {name} has another id now")
             if described is not None:
                 outcomes[topic_id] = described
         return outcomes
@@ -731,7 +733,9 @@ async def _in_pages(
             return {name: _merged(parts, operations) for name, parts in pages.items()}
         place = (following.topic_name, following.partition_index)
         if cursor is not None and place <= (cursor.topic_name, cursor.partition_index):
-            raise KafkaProtocolError(f"DescribeTopicPartitions: the cursor stays at {following}")
+            raise KafkaProtocolError(
+                f"DescribeTopicPartitions: the cursor did not advance: {following}"
+            )
         cursor = following
 
 
@@ -823,21 +827,22 @@ def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     returned an error that is not retriable.
     """
     if not views:
-        return UnknownTopicOrPartitionError(f"{name}: no broker is there")
+        return UnknownTopicOrPartitionError(f"{name}: no broker returned metadata")
     known = [len(v.partitions) for v in views.values() if not isinstance(v, KafkaError)]
     most = max(known, default=0)
     for node, view in views.items():
-        where = f"{name}, as node {node} knows it"
+        where = f"{name} in the metadata of node {node}"
         if isinstance(view, KafkaError):
             return view
         error = error_of(view.error_code, None, where)
         if error is not None:
             return error
         if not view.partitions or len(view.partitions) < most:
-            return LeaderNotAvailableError(f"{where}: {len(view.partitions)} partitions yet")
+            return LeaderNotAvailableError(f"{where}: only {len(view.partitions)} partitions yet")
         for partition in view.partitions:
             if partition.leader_id < 0:
-                return LeaderNotAvailableError(f"{where}: partition {partition.partition_index}")
+                number = partition.partition_index
+                return LeaderNotAvailableError(f"{where}: partition {number} has no leader")
     return True
 
 

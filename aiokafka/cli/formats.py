@@ -206,9 +206,9 @@ def json_parser(
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"no JSON: {error}: {line[:80]!r}") from None
+            raise InputError(f"not JSON: {error}: {line[:80]!r}") from None
         if not isinstance(found, dict):
-            raise InputError(f"no JSON object: {line[:80]!r}")
+            raise InputError(f"not a JSON object: {line[:80]!r}")
         try:
             _check_fields(found)
             return NewRecord(

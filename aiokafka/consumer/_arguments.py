@@ -44,7 +44,9 @@ def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
     for tp in tps:
         check_topic_name(tp.topic)
         if tp.partition < 0:
-            raise ValueError(f"partitions: {tp.partition} of topic {tp.topic!r} is not possible")
+            raise ValueError(
+                f"partitions: {tp.partition} of topic {tp.topic!r} must not be negative"
+            )
     return tps
 
 

@@ -737,7 +737,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def _refuse_stopped(self, error: KafkaError) -> None:
         if self._closed:
-            raise ConsumerStoppedError("the consumer was stopped meanwhile") from error
+            raise ConsumerStoppedError("the consumer was stopped during the call") from error
 
     # -- what to read ------------------------------------------------------------------------------
 

@@ -174,8 +174,8 @@ class DrainingListener(ConsumerRebalanceListener):
         for topic in sorted({tp.topic for tp in assigned}):
             if self.delays.retry.is_dead_letter_topic(topic):
                 self._dispatcher.log.warning(
-                    "Topic %r is not read, though the pattern matches it: it is where RetryTopics "
-                    "sends dead letters. Take it out of the pattern, or name the topics to read",
+                    "Topic %r is not read, though the pattern matches it: it is a dead-letter "
+                    "topic of RetryTopics. Exclude it from the pattern, or name the topics to read",
                     topic,
                     topic=topic,
                 )
@@ -604,8 +604,8 @@ def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | No
     missing = [name for name in retry.with_retry_topics(sorted(assigned)) if name not in assigned]
     if missing:
         raise ValueError(
-            f"retry: nothing of {', '.join(map(repr, missing))} is among the partitions given to "
-            "assign(), so records that fail would never be tried again"
+            f"retry: no partitions of {', '.join(map(repr, missing))} were passed to assign(), so "
+            "failed records would never be retried"
         )
 
 
@@ -662,6 +662,6 @@ def _by_key(record: ConsumerRecord[Any, Any]) -> Hashable:
     except TypeError:
         raise TypeError(
             f"the key of {record.topic}-{record.partition}@{record.offset} is not hashable: "
-            "tell ParallelConsumer(key=...) what to order by"
+            "pass ParallelConsumer(key=...) a function that returns a hashable key"
         ) from None
     return key

@@ -443,7 +443,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             dead = self.dead_letter_topic_for(self.origin_of(name)[0])
             if dead in names:
                 raise ValueError(
-                    f"topic {dead!r} is where dead letters of {name!r} go: it cannot be read here "
+                    f"topic {dead!r} is the dead-letter topic of {name!r}: it cannot be read here "
                     "as well"
                 )
         origins = [name for name in names if not self.is_retry_topic(name)]
@@ -554,7 +554,10 @@ class RetryTopics(Generic[KeySent, ValueSent]):
                 if not isinstance(error, _COPY_ERRORS) and not is_refused:
                     raise
                 self._log.warning(
-                    "A copy for %s is refused: %s", copy.topic, error, topic=copy.topic
+                    "The copy of a record was not accepted for topic %s: %s",
+                    copy.topic,
+                    error,
+                    topic=copy.topic,
                 )
         raise failure
 
@@ -658,7 +661,7 @@ class _Copy:
 
 def _check_written(written: object) -> None:
     if written is None:
-        raise IllegalStateError("RetryTopics needs a producer that waits: not acks=0")
+        raise IllegalStateError("RetryTopics needs a producer with acks='all' or 1, not acks=0")
 
 
 def _full_copy(
@@ -750,7 +753,7 @@ def _error_types(argument: str, types: Iterable[type[Exception]]) -> ErrorTypes:
     found = tuple(types)
     for each in found:
         if not _is_error_type(each):
-            raise TypeError(f"{argument}: {each!r} is not a class of exceptions")
+            raise TypeError(f"{argument}: {each!r} is not an exception class")
     return found
 
 

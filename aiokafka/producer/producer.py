@@ -522,7 +522,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         transaction = self._transactions.transaction
         transaction.check(call)
         if number is not None and number != transaction.number:
-            raise TransactionStateError(f"{call}: its transaction was ended while it waited")
+            raise TransactionStateError(f"{call}: the transaction ended while this call waited")
         return transaction.number
 
     # -- records
@@ -901,7 +901,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         if topic is not None:
             check_topic(topic)
         elif serializers is not None and serializers.takes_context:
-            raise WrongArgument("topic: create_batch() needs it: a serializer takes a context")
+            raise WrongArgument(
+                "topic: create_batch() needs it, because a serializer takes a context"
+            )
         builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
         return BatchBuilder(builder, serializers, topic)
 

@@ -162,7 +162,7 @@ def retry_later(
     state.postpone(now, error.__name__)
     is_doubtful = doubts_metadata(error, state.failures)
     ask = client.doubt_metadata if is_doubtful else client.request_metadata
-    ask(f"{state}: fetch answered {error.__name__}")
+    ask(f"{state}: Fetch failed with {error.__name__}")
 
 
 def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
@@ -606,7 +606,7 @@ class RangeReader:
             return
         now, wanted = self._loop.time(), state.range
         if state.position < earliest and wanted.from_first and state.position == wanted.start:
-            self._log.info("%s: begins at offset %d now", state, earliest)
+            self._log.info("%s: the log now begins at offset %d", state, earliest)
             state.advance(min(earliest, wanted.until), now)
             self._arrived.set()
         elif state.position < earliest:
@@ -624,7 +624,7 @@ class RangeReader:
         if is_another:
             self._report_loss(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
         elif is_another is None:
-            state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
+            state.postpone(self._loop.time(), "the metadata of its topic is not available")
         else:
             state.transition(RangePhase.IDLE)
         self._wake.set()

@@ -89,12 +89,12 @@ class _RecordsLeftError(IllegalStateError):
 
 
 _RECORDS_LEFT = (
-    "the block of a transaction ended before its loop over the records did (break, return?), so "
-    "they are returned again; if the rest is not wanted, call records.clear()"
+    "the block of a transaction left its loop over the records early (by break or return?), so "
+    "all records are returned again; to skip the remaining records, call records.clear()"
 )
 
 
-_READ_AGAIN = "A transaction was aborted, its records are read again: %s"
+_READ_AGAIN = "A transaction was aborted, and its records are read again: %s"
 
 _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberEpoch)
 
@@ -227,11 +227,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _next(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
         current = self._current
         if current is not None and current.phase is SessionPhase.ACTIVE:
-            raise IllegalStateError("the former transaction is still open")
+            raise IllegalStateError("the previous transaction is still open")
         if self.consumer.rebalance_listener is not self._listener:
             raise IllegalStateError(
-                "subscribe() or assign() was called within the session, so it cannot know what is "
-                "still its own: call them before"
+                "subscribe() or assign() was called within the session, so it gets no notice of "
+                "revoked partitions: call them before the session"
             )
         # The commit or abort of the previous transaction may have been interrupted. Complete it
         # before new records are read, because the previous records may have to be read again.
@@ -347,7 +347,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """
         if transaction.phase is not SessionPhase.TAKEN or transaction is not self._current:
             raise IllegalStateError(
-                "a transaction can be entered once, before the next one is taken"
+                "a transaction can be entered only once, and only before the next one is returned"
             )
         await self.producer.begin_transaction()
         transaction.enter(SessionPhase.ACTIVE)
@@ -593,8 +593,8 @@ def _check_clients(
         )
     if consumer.isolation_level != "read_committed":
         raise KafkaConfigurationError(
-            'consumer: needs isolation_level="read_committed": what others abort must not be '
-            "processed"
+            'consumer: needs isolation_level="read_committed", so that records of aborted '
+            "transactions are not processed"
         )
     if producer.transactional_id is None:
         raise KafkaConfigurationError("producer: needs transactional_id")

@@ -868,7 +868,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         outcomes = await waiting
         if outcomes is None:
             count = self._acknowledgements.pending
-            raise KafkaTimeoutError(f"{count} acknowledgements have no outcome after {limit:g} s")
+            raise KafkaTimeoutError(f"{count} acknowledgements got no response within {limit:g} s")
         return outcomes
 
     def set_acknowledgement_commit_callback(self, callback: OutcomeCallback | None) -> None:
@@ -1026,12 +1026,12 @@ def _own_records(
         if id(record) in own:
             continue
         if not isinstance(record, ShareRecord):
-            raise TypeError(f"an interceptor returned {record!r}, which is no ShareRecord")
+            raise TypeError(f"an interceptor returned {record!r}, which is not a ShareRecord")
         original = by_offset.get((record.topic, record.partition, record.offset))
         if original is None:
             raise TypeError(
                 f"an interceptor returned offset {record.offset} of topic {record.topic}, "
-                f"partition {record.partition}, which it did not get"
+                f"partition {record.partition}, which was not passed to it"
             )
         record.delivery_count = original.delivery_count
         record._acquisition, record._is_raw = original._acquisition, original._is_raw

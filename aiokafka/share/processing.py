@@ -328,7 +328,7 @@ class ShareProcessor:
             # future, which is a failure of the handler.
             if self._tasks.is_ending_us():
                 raise
-            failure = RuntimeError("it awaited what was cancelled")
+            failure = RuntimeError("it awaited a cancelled task or future")
             failure.__cause__ = error
         except Exception as error:
             failure = error

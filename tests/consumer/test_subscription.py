@@ -324,7 +324,7 @@ async def test_names_that_a_topic_can_have(cluster: FakeCluster, start: Start) -
     consumer.subscribe(["a", "A.b_c-9", "x" * 249, "__consumer_offsets", "..."])
     consumer.unsubscribe()
     consumer.assign([TopicPartition("t", 0)])
-    with pytest.raises(ValueError, match="-1 of topic 't' is not possible"):
+    with pytest.raises(ValueError, match="-1 of topic 't' must not be negative"):
         consumer.assign([TopicPartition("t", -1)])
 
 

@@ -431,7 +431,7 @@ async def test_a_rebalance_waits_for_the_commit(caplog: pytest.LogCaptureFixture
                 await held.wait()
                 generation = cluster.groups.classic["g"].generation
                 cluster.groups.rebalance("g")
-                await until(lambda: "neither committed nor followed" in caplog.text)
+                await until(lambda: "A rebalance waited" in caplog.text)
                 await asyncio.sleep(0.1)
                 assert [kind for kind, _ in told.calls] == ["assigned"]
                 assert cluster.groups.classic["g"].generation == generation

@@ -771,7 +771,7 @@ class OffsetCommitter:
             self.coordinator_health.error if self.coordinator_health.error_at >= began else None
         )
         reason = recent or failure
-        text = f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
+        text = f"group {self.group_id!r}: {what} in time: {reason or 'no response'}"
         raise KafkaTimeoutError(text) from reason
 
     # -- commit ------------------------------------------------------------------------------------
