@@ -51,6 +51,8 @@ _MISSING = (
     errors.VoterNotFound,
 )
 
+_OF_THE_USER = (errors.KafkaConfigurationError, errors.IllegalArgumentError)
+
 # The texts of these errors, if they are more than a name, say all that their descriptions say.
 _DESCRIBED_BY_TEXT = (*_MISSING, errors.TopicAlreadyExistsError, errors.NonEmptyGroup)
 
@@ -130,11 +132,11 @@ def lines_of(error: BaseException) -> list[str]:
 def text_of(error: BaseException) -> str:
     """Return the text of an error for a shell: without the number and the class of a broker's
     error, and without its description if that only repeats that something is missing or exists.
-    An error of the configuration has no class either.
+    An error of the configuration or of an argument has no class either.
 
     The traceback of --debug has all of it.
     """
-    if isinstance(error, errors.KafkaConfigurationError) and error.args:
+    if isinstance(error, _OF_THE_USER) and error.args:
         return str(error.args[0])
     if not isinstance(error, errors.BrokerResponseError) or not error.args:
         return str(error) or type(error).__name__
