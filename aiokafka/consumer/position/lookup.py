@@ -86,8 +86,9 @@ _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd:
-    """The end offset of the requested leader epoch; or, if the leader has no record of it, of the
-    largest earlier epoch (`leader_epoch`). Both fields are -1 if unknown."""
+    """The end offset of the requested leader epoch. If the leader has no record of this epoch, the
+    end offset of the largest earlier epoch. `leader_epoch`: the epoch that the end offset belongs
+    to. Both fields are -1 if unknown."""
 
     __slots__ = ("end_offset", "leader_epoch")
 
