@@ -134,7 +134,8 @@ def text_of(error: BaseException) -> str:
 
     The text of a broker's error omits the number and the class of the error. It also omits the
     description of the error if the description only repeats the text. The text of a
-    KafkaConfigurationError or IllegalArgumentError omits the class. (The traceback of --debug contains all of these.)
+    KafkaConfigurationError or IllegalArgumentError omits the class. (The traceback of --debug
+    contains all of these.)
     """
     if isinstance(error, _OF_THE_USER) and error.args:
         return str(error.args[0])
