@@ -53,8 +53,8 @@ log = logging.getLogger("aiokafka.cluster")
 # a slow broker can respond.
 _LONGEST_ASK = 10.0
 
-# With a deadline, a broker gets this fraction of the remaining time, if less than `_LONGEST_ASK`,
-# but at least `_LEAST` seconds.
+# With a deadline, a broker gets this fraction of the remaining time, but at least `_LEAST` and at
+# most `_LONGEST_ASK` seconds.
 _PART = 1 / 3
 _LEAST = 1.0
 
@@ -65,7 +65,7 @@ _PART_FOR_NAMES = 2 / 3
 # respond.
 _STAGGER = 0.5
 
-# After so many seconds with metadata from one broker only, request it from another broker: a broker
+# After this number of seconds with metadata from one broker only, request it from another: a broker
 # that has lost its connection to the cluster would send the same metadata forever. This is done
 # only if brokers send leader epochs (Metadata v7): without epochs, the client cannot tell which of
 # two responses is older, and outdated metadata would replace newer metadata.

@@ -112,8 +112,8 @@ async def fill_many(
     queue, now = context.queue, asyncio.get_running_loop().time
     counts: dict[PartitionState, int] = {}
     epochs: dict[PartitionState, int] = {}
-    # Whether more records may be buffered already, so that `wait()` would wait for later records: a
-    # take stops before an unreadable record, and after decompressing 64 MiB.
+    # Whether more records may be buffered already: a take stops before an unreadable record, and
+    # after decompressing 64 MiB. Then do not call `wait()`, which waits for new records.
     may_have_more = True
     with withheld(context, counts, lambda _: nullcontext()):
         _count(context, counts, records)

@@ -1000,7 +1000,7 @@ class MessageAccumulator:
         batch.reserve(BATCH_OVERHEAD)
         if value is not None and len(value) >= builder.size_limit:
             # Grow the batch before its first record, so that the builder allocates memory for more
-            # records at once, and need not copy this one.
+            # records at once, and need not copy this record.
             self._grow(topic_queues, queue, batch, len(value))
         future = batch.add(timestamp, key, value, headers, is_awaited)
         if future is None:

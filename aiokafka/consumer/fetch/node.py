@@ -83,8 +83,8 @@ _MAX_EPOCH = 2**31 - 1
 # is released only as a whole, and then the application still has other responses to read.
 _RESPONSES_PER_SHARE = 4
 
-# While some partitions have enough unread record sets, fetch the others for a waiting reader every
-# this many seconds.
+# Seconds between two fetches for a waiting reader, while some partitions have enough unread record
+# sets and only the others are fetched.
 _PACE = 0.05
 
 _CLOSE_TIMEOUT = 1.0
@@ -491,8 +491,8 @@ class NodeFetcher:
             return longest
         # If a reader waits, fetch the partitions without enough unread record sets now. The request
         # may be a long poll only if nobody reads the partitions that it leaves out (`plan.full`):
-        # otherwise a reader may soon read one of these to its end, and the next fetch of that
-        # partition would wait behind the long poll.
+        # otherwise a reader may soon finish a record set of such a partition, and the next fetch of
+        # the partition would wait behind the long poll.
         if self._buffer.is_awaited:
             # A list, not a generator: `is_idle()` must be called for each partition, because the
             # idle time of a partition begins with such a call.

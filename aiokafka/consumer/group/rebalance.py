@@ -32,8 +32,8 @@ _NOTHING = Assignment({}, -1)
 _NOTHING_REVOKED = RevokedAssignment(_NOTHING, {})
 
 # `revoke()` waits at most for these parts of the rebalance timeout: `_WAIT_FOR_APPLICATION` for the
-# application, `_WAIT_FOR_COMMIT` for the auto-commit, and the same again for the check for late
-# commits. After the timeout the group removes members that have not joined.
+# application, `_WAIT_FOR_COMMIT` for the auto-commit, and another `_WAIT_FOR_COMMIT` for the check
+# for late commits. After the timeout the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
 

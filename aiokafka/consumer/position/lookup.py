@@ -340,7 +340,7 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # Wait for metadata instead of a plain sleep, because this wait also raises if the client is
+        # Wait for metadata instead of sleeping, because this wait also raises if the client is
         # closed. Without a leader no request is sent, so nothing else would raise.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"

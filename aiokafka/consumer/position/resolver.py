@@ -204,8 +204,8 @@ log = logging.getLogger("aiokafka.consumer.fetcher")
 # - OFFSET_OUT_OF_RANGE, although the log has the position: the position is lost.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
-# If no other broker has confirmed or denied that the sender is the leader, because none has
-# responded: after more than this number of responses in a row, apply the response unconfirmed.
+# If no other broker responds, so that none confirms or denies that the sender is the leader: after
+# more than this number of responses of the sender in a row, apply the response unconfirmed.
 _PATIENCE_WITHOUT_VOTES = 3
 
 # A response that would make the consumer skip records or read them again: the partition, the error
