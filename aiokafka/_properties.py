@@ -112,7 +112,7 @@ LOGIN_PREFIXES = (
 """Prefixes of login settings of Java's client that have no counterpart in this package."""
 
 # For Java's StreamTokenizer a single slash begins a comment, and the next character is skipped
-# unseen: if that is a newline (LF), the next line belongs to the comment, too.
+# unseen: if this character is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
 # For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with these
 # characters.

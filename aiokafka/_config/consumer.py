@@ -422,7 +422,7 @@ class ConsumerConfig(Options):
     def _refuse_classic_options(self) -> None:
         """Raise ValueError if an option that only the classic protocol has is not at its default.
 
-        With group_protocol="consumer", a setting of the broker takes its place.
+        With group_protocol="consumer", settings of the broker replace these options.
         """
         options = {each.name: each for each in self.describe()}
         for name, instead in _CLASSIC_OPTIONS.items():

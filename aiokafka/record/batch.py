@@ -48,10 +48,10 @@ class SpareBuffers:
     Without reuse, the memory allocator returns large buffers to the system, and requests them
     again: for records of 1 KiB, the page faults cost as much CPU time as copying the records.
 
-    Owns the buffers. These, and the unused parts of the buffers that batches have taken, have at
-    most `limit` bytes in total. Otherwise small batches that wait for a slow broker could hold many
-    times the memory that `buffer_memory` counts for them: each of them could take a large buffer
-    that a batch for another broker has returned.
+    Owns the spare buffers. They and the unused parts of taken buffers have at most `limit` bytes in
+    total. Without this limit, small batches that wait for a slow broker could hold many times the
+    memory that `buffer_memory` counts for them: each batch could take a large buffer that a batch
+    for another broker has returned.
     """
 
     def __init__(self, limit: int) -> None:

@@ -330,7 +330,8 @@ class ClassicGroup:
         self.script.wake()
 
     def _choose_protocol(self) -> str:
-        """Return the protocol that most members prefer, among those that all members support."""
+        """Return the protocol with the most votes. Each member votes for the first protocol in its
+        list that all members support."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
             next(name for name, _ in member.protocols if name in common)
