@@ -40,8 +40,10 @@ cdef class InFlightRequests:
     cdef readonly int64_t window
     cdef int64_t _least_window
     cdef double _good_time
-    cdef double _last_duration
-    cdef int64_t _last_total
+    cdef double _duration
+    cdef double _duration_before
+    cdef double _pace
+    cdef double _pace_before
 
     cdef object add(self, ProduceInFlight sent)
 
@@ -53,6 +55,7 @@ cdef class InFlightRequests:
     @cython.locals(now=double)
     cdef object _fail(self, ProduceInFlight sent, object error)
 
+    @cython.locals(duration=double, pace=double)
     cdef double time_for(self, int64_t size) except? -1
 
     @cython.locals(acknowledged=double)

@@ -151,6 +151,8 @@ class InFlightRequests:
        sent, the broker would write records whose futures fail before the response. So a batch whose
        deadline is before the expected response (`time_for`) is not sent. The network transmits only
        batches that are acknowledged in time.
+    6. The network is fast, but the broker pauses for a while. The responses after the pause come
+       all at once: only the first one is late. So `time_for` uses the faster one of the last two.
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
@@ -162,10 +164,10 @@ class InFlightRequests:
         """Bytes that the broker acknowledges in good time: the maximum of `size`, except that each
         request has at least one batch."""
         self._good_time = config.client.request_timeout / _WINDOW_SHARE
-        self._last_duration = 0.0
-        """Seconds from sending the last request with a response to its response."""
-        self._last_total = 1
-        """`total` of this request."""
+        self._duration = self._duration_before = 0.0
+        """Seconds from sending to the response, for the last two requests with a response."""
+        self._pace = self._pace_before = 0.0
+        """Seconds per byte, for the same requests: the time counts from the response before."""
         self._requests: deque[ProduceInFlight] = deque()
         self._due = Due(math.inf, "Produce", _REPLICATION_TIME)
         health.follow(self._due)
@@ -256,9 +258,10 @@ class InFlightRequests:
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         now = self._loop.time()
         self.size -= sent.size
-        self._last_duration = now - sent.sent_at
-        self._last_total = max(1, sent.total)
-        self._set_window(sent, self._last_duration)
+        self._duration_before, self._pace_before = self._duration, self._pace
+        self._duration = now - sent.sent_at
+        self._pace = (now - max(sent.sent_at, self._due.asked_at)) / max(1, sent.size)
+        self._set_window(sent, self._duration)
         # The broker responds in order: the time limit of the next request begins now.
         self._due.restart(now if self._requests else math.inf)
         self._health.succeed(now)
@@ -281,8 +284,11 @@ class InFlightRequests:
 
     def time_for(self, size: int) -> float:
         """Return the seconds until the response to a request of `size` bytes that is sent now,
-        according to the last response: at most the time of that response, even for more bytes."""
-        return self._last_duration * min(1.0, (self.size + size) / self._last_total)
+        according to the faster one of the last two responses: at most the time of that response,
+        even for more bytes."""
+        duration = min(self._duration, self._duration_before)
+        pace = min(self._pace, self._pace_before)
+        return min(duration, pace * (self.size + size))
 
     def _set_window(self, sent: ProduceInFlight, duration: float) -> None:
         """Adjust the window: the bytes up to and including `sent` were acknowledged in `duration`

@@ -149,6 +149,30 @@ def test_a_batch_that_would_be_late_is_sent_if_no_other_shows_the_speed() -> Non
     simulate(main)
 
 
+def test_a_broker_that_pauses_once_is_not_a_slow_network() -> None:
+    """After the pause, the records that have gathered are sent, although the response before took
+    longer than they have left."""
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, 1)
+            options = {"request_timeout_ms": 10_000, "delivery_timeout_ms": 10_000}
+            async with new_producer(cluster, **options) as producer:
+                await producer.send_and_wait(TOPIC, b"first")
+                ends = asyncio.Event()
+                futures = []
+                with cluster.intercept(ProduceRequest, Hold(ends), times=None):
+                    until = loop.time() + 9
+                    while loop.time() < until:
+                        futures.append(await producer.send(TOPIC, bytes(100)))
+                        await asyncio.sleep(0.05)
+                    ends.set()
+                await asyncio.gather(*futures)
+
+    simulate(main)
+
+
 # -- A sender that waits for a response costs nothing, however long the response takes
 
 
