@@ -303,7 +303,7 @@ class BatchOutcome:
             self._contexts.append(None)
         context = _cpython.copy_context()
         # Records that are sent in the same context share a copy of it.
-        if self._contexts and self._contexts[-1] == context:
+        if self._contexts and _is_same(self._contexts[-1], context):
             context = self._contexts[-1]
         self._records.append(record)
         self._contexts.append(context)
@@ -420,6 +420,15 @@ class BatchOutcome:
         place = self.partition
         fields = (self._topic, self._number, place, offset, stamp, kind, self._log_start)
         return _cpython.make_untracked(RecordMetadata, fields)  # type: ignore[no-any-return]
+
+
+def _is_same(context: Context | None, other: Context) -> bool:
+    """Return whether two contexts are equal; False if the values of a variable, such as arrays of
+    numpy, cannot be compared."""
+    try:
+        return context == other
+    except Exception:
+        return False
 
 
 class RecordFuture:

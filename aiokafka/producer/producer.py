@@ -791,7 +791,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future: Any = self._append(
                 record.topic, value, key, record.partition, record.timestamp_ms, pairs
             )
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            # A serializer raises CancelledError if it awaits a cancelled task.
             interception.acknowledge(record, None, error)
             raise
         if future is None:
@@ -843,7 +844,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 )
             else:
                 pairs, rest = as_headers(headers), None
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             interception.acknowledge(record, None, error)
             raise
         if rest is not None:
