@@ -173,6 +173,32 @@ def test_a_broker_that_pauses_once_is_not_a_slow_network() -> None:
     simulate(main)
 
 
+@pytest.mark.parametrize("partitions", [1, 20])
+@pytest.mark.parametrize(
+    ("seconds", "options"), [(2.0, {}), (0.5, {"request_timeout_ms": 3000})], ids=["2 s", "0.5 s"]
+)
+def test_a_broker_that_is_slow_with_each_request_gets_large_ones(
+    seconds: float, options: dict[str, Any], partitions: int
+) -> None:
+    """The network is fast. Otherwise the requests would become smaller and smaller, and most
+    records would time out."""
+    count = 2000
+
+    async def main(_: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions)
+            cluster.faults.slow(0, seconds, [ProduceRequest])
+            async with new_producer(cluster, **options) as producer:
+                for number in range(count):
+                    await producer.send(TOPIC, bytes(4000), partition=number % partitions)
+                    await asyncio.sleep(0.04)
+                written = sum(cluster.log(TOPIC, n).end_offset for n in range(partitions))
+                cluster.faults.revive(0)
+            return written
+
+    assert simulate(main) > 0.9 * count
+
+
 # -- A sender that waits for a response costs nothing, however long the response takes
 
 
