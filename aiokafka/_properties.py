@@ -9,7 +9,6 @@ password.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -299,6 +298,8 @@ def _refuse_others(module: LoginModule, known: set[str], *prefixes: str) -> None
     for name in module.options:
         if name in known or (prefixes and name.startswith(prefixes)):
             continue
+        import difflib  # imported only for this error
+
         near = difflib.get_close_matches(name, sorted(known), 1)
         if near:
             raise ValueError(f"{name} of {module.name} is not known; did you mean {near[0]}?")

@@ -658,7 +658,7 @@ def _unresolved_error(
 
 
 def _record_errors(
-    batch: ProducerBatch, error: BaseException, result: PartitionProduceResponse
+    batch: ProducerBatch, error: BrokerResponseError, result: PartitionProduceResponse
 ) -> Callable[[int], BaseException] | None:
     """Return a function that creates the error of a record from its index in the batch (KIP-467);
     None if the response lists no rejected records.
@@ -676,11 +676,13 @@ def _record_errors(
     first = min((index for index in rejected if index < own), default=-1)
 
     def make_error(index: int) -> BaseException:
-        if index < own and first >= 0:
-            reason = rejected[first] or result.error_message or "refused"
-            return type(error)(f"{where}: record {first} of the batch: {reason}")
-        if index in rejected:
-            return type(error)(f"{where}: {rejected[index] or result.error_message or 'refused'}")
+        blamed = first if index < own and first >= 0 else index
+        if blamed in rejected:
+            reason = rejected[blamed] or result.error_message or "refused"
+            subject = f"record {blamed} of the batch: " if index < own else ""
+            failure = type(error)(f"{where}: {subject}{reason}")
+            failure.record_index = blamed
+            return failure
         return type(error)(
             f"{where}: not written, because the broker refused other records of its batch"
         )
