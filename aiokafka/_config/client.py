@@ -109,7 +109,8 @@ class ProxyUrlText:
 
         scheme, separator, rest = value.partition("://")
         scheme = scheme.lower()
-        # As in curl, the h says that the proxy resolves names, which it does here in any case.
+        # As in curl, "socks5h" and "socks4a" mean that the proxy resolves names. Here the proxy
+        # always resolves names.
         scheme = {"socks5h": "socks5", "socks4a": "socks4"}.get(scheme, scheme)
         if not separator or scheme not in ("socks5", "socks4", "http"):
             raise ValueError
