@@ -175,7 +175,8 @@ class Due:
         self.limit = patience + PROMPT
 
     def restart(self, asked_at: float) -> None:
-        """Await the response from `asked_at` on (loop time); infinity: no request is in flight."""
+        """Set the loop time from which the response is awaited; infinity if no request is in
+        flight."""
         self.asked_at = asked_at
 
 
@@ -184,7 +185,8 @@ class NodeHealth:
 
     Senders report each request in flight with `asked` or `expect`, and its result with `succeed`,
     `fail` or `note`. An outage starts at the time when the missing response was due, and ends with
-    the next response, or with `forget`. Its start, and its end by a response, are logged once.
+    the next response, or with `forget`. One line is logged when an outage starts, and one when a
+    response ends it.
     """
 
     __slots__ = (
@@ -258,8 +260,8 @@ class NodeHealth:
         self._due.append(due)
 
     def forgive(self, due: Due) -> None:
-        """Remove a request, the result of `expect`, that is not in flight any more; do nothing if
-        `succeed` has removed it."""
+        """Remove `due`, the result of `expect`, because its request is not in flight any more. Do
+        nothing if `succeed` has removed it."""
         if due in self._due:
             self._due.remove(due)
 
@@ -307,8 +309,8 @@ class NodeHealth:
             self._log.debug("%s does not answer: %s", self.place, error)
 
     def _is_settling(self, now: float, error: KafkaError) -> bool:
-        """Return whether `error` is normal, because a new cluster creates its internal topics: it
-        is in `_SETTLING`, no request has succeeded yet, and the first has failed less than
+        """Return whether `error` is normal, because a new cluster creates its internal topics: the
+        error is in `_SETTLING`, no request has succeeded yet, and the first failure was less than
         `_SETTLED_AFTER` seconds ago."""
         if self.answered_at is not None or self.failing_since is not None:
             return False
@@ -388,9 +390,9 @@ class NodeHealth:
         return Outage(since, (self.name,), None, text)
 
     def throttle(self, now: float) -> Outage | None:
-        """Return the wait of the oldest request in flight for the end of a throttle, as an Outage;
-        None if no request waits for it. This wait does not change the state of the client: a broker
-        that throttles this client is reachable."""
+        """Return, as an Outage, the wait until the broker stops throttling this client; None if the
+        broker does not throttle the client, or no request is in flight. This wait does not change
+        the state of the client: a broker that throttles the client is reachable."""
         until = 0.0 if self._resumes_at is None else self._resumes_at()
         if until <= now or not self.is_asked:
             return None
@@ -437,8 +439,9 @@ class Outage:
 
     Args:
         since: The start of the outage (loop time).
-        parties: What does not respond or cannot be fetched: names such as "Broker 1", "The
-            coordinator of group g", "Every broker" and "Partitions orders-0".
+        parties: The names of the brokers and coordinators that do not respond, and of partitions
+            that cannot be fetched: "Broker 1", "The coordinator of group g", "Every broker",
+            "Partitions orders-0".
         error: The last error of this outage; None while requests are overdue but none has failed.
         text: The names, with addresses if known, and the error or the overdue request.
     """
@@ -461,8 +464,8 @@ def joint_outage(outages: Collection[Outage], since: float | None = None) -> Out
     """Return one outage for a client that is blocked completely, because each of `outages` blocks
     some of its brokers or partitions.
 
-    It began at `since` (loop time), by default when the last of `outages` began. Its `text` joins
-    the texts of `outages`, and its `error` is that of the newest outage with an error.
+    The joint outage begins at `since` (loop time), by default when the last of `outages` began. Its
+    `text` joins the texts of `outages`, and its `error` is that of the newest outage with an error.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -565,8 +568,8 @@ class Stall:
     """A wait of a client, as seen by one check.
 
     Args:
-        kind: What the client waits for. With a `partition`, whose name is appended, a text such as
-            "records of".
+        kind: What the client waits for, such as "heartbeats of the group". With a `partition`, the
+            text before the name of the partition, such as "records of".
         since: The start of the wait (loop time).
         error: The last error of the wait; None if there was no error.
         error_at: The time of `error` (loop time).

@@ -73,7 +73,7 @@ class SubjectLog:
             elif isinstance(arg, Subject):
                 extra.update(arg.fields)
         extra.update(fields)
-        # The third frame is the caller: above this method and `debug`, `info` ...
+        # The caller is the third frame, above this method and the method `debug`, `info` ...
         self._logger.log(
             level,
             f"%s: {text}",

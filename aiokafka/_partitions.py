@@ -103,8 +103,9 @@ def topic_names(topics: Any) -> frozenset[str]:
 
 
 def record_limit(max_records: Any, default: int | None) -> int:
-    """Return the limit for one `getmany()`: `max_records`, or `default` if that is None; -1 for no
-    limit. Raises ValueError unless `max_records` is None or a positive integer."""
+    """Return the limit for one `getmany()`: `max_records`, or `default` if `max_records` is None;
+    -1 if both are None (no limit). Raises ValueError unless `max_records` is None or a positive
+    integer."""
     if max_records is None:
         return -1 if default is None else min(default, _MOST_RECORDS)
     if not isinstance(max_records, int) or max_records <= 0:
@@ -113,9 +114,9 @@ def record_limit(max_records: Any, default: int | None) -> int:
 
 
 def least_records(min_records: Any, limit: int) -> int:
-    """Return the number of records that one `getmany()` waits for: `min_records`, or 1 if that is
-    None. `limit`: the result of `record_limit()`. Raises ValueError unless `min_records` is None or
-    a positive integer up to the limit."""
+    """Return the number of records that one `getmany()` waits for: `min_records`, or 1 if
+    `min_records` is None. `limit`: the result of `record_limit()`. Raises ValueError unless
+    `min_records` is None or a positive integer up to the limit."""
     if min_records is None:
         return 1
     if not isinstance(min_records, int) or isinstance(min_records, bool) or min_records <= 0:
@@ -129,7 +130,7 @@ def least_records(min_records: Any, limit: int) -> int:
 
 
 def stop_limit(timeout: Any) -> float:
-    """Return the timeout of `stop()` in seconds: `timeout`, or 10 if that is None. Raises
+    """Return the timeout of `stop()` in seconds: `timeout`, or 10 if `timeout` is None. Raises
     ValueError unless `timeout` is None or a number of at least 0."""
     if timeout is None:
         return _STOP_TIMEOUT

@@ -9,7 +9,6 @@ password.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -113,7 +112,7 @@ LOGIN_PREFIXES = (
 """Prefixes of login settings of Java's client that have no counterpart in this package."""
 
 # For Java's StreamTokenizer a single slash begins a comment, and the next character is skipped
-# unseen: if that is a newline (LF), the next line belongs to the comment, too.
+# unseen: if this character is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
 # For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with these
 # characters.
@@ -243,7 +242,8 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def checks_names(text: str) -> bool:
-    """Parse `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
+    """Return whether to check host names, from `text`, the value of
+    `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
     if text.lower() not in ("", "none", "https"):
         raise ValueError("must be https, or empty to check no names")
     return text.lower() == "https"
@@ -298,6 +298,8 @@ def _refuse_others(module: LoginModule, known: set[str], *prefixes: str) -> None
     for name in module.options:
         if name in known or (prefixes and name.startswith(prefixes)):
             continue
+        import difflib  # imported only for this error
+
         near = difflib.get_close_matches(name, sorted(known), 1)
         if near:
             raise ValueError(f"{name} of {module.name} is not known; did you mean {near[0]}?")
@@ -476,8 +478,11 @@ def is_of_security(name: str) -> bool:
 
 
 def login_options(text: str, mechanism: str) -> dict[str, Any]:
-    """Return options of clients for `sasl.jaas.config`: those for PLAIN, SCRAM and GSSAPI. Raises
-    ValueError for other mechanisms, and what `read_login` raises."""
+    """Return the options of clients for the credentials in `text`, the value of `sasl.jaas.config`.
+
+    Supports PLAIN, SCRAM and GSSAPI. Raises ValueError for other mechanisms, and the errors of
+    `read_login`.
+    """
     login = read_login(text, mechanism)
     names = {
         "username": "sasl_plain_username",

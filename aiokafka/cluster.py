@@ -100,7 +100,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
     `topic`: the part of the response about the topic. After an error the known partitions are kept,
     unless the error is final (`_is_final`)."""
     if topic.error_code == 0:
-        # The leader epochs of a recreated topic start at 0.
+        # The leader epochs of a recreated topic start at 0, so do not compare them with known ones.
         is_same = old is not None and (
             old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
         )
@@ -112,7 +112,8 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             if p.partition_index >= 0
         }
         if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
-            # Kafka never removes partitions from a topic, so a broker that sends fewer lags behind.
+            # Kafka never removes partitions from a topic, so a broker that sends fewer partitions
+            # lags behind.
             partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
@@ -151,11 +152,14 @@ def _is_final(error_code: int, misses: int) -> bool:
 def _merge_partition(
     topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
-    """Return the state of a partition after a response: `new`, or `old` if the leader epoch of
-    `new` is older (KIP-320), unless the topic was recreated. If `new` has the same leader without
-    an epoch, keep the known epoch until there are `_PATIENCE_WITH_OLD` such responses in a row.
+    """Return the state of a partition after a response: `new`, with two exceptions.
 
-    `has_id`: whether the topic has an id, which has not changed. Then it was not recreated.
+    - `new` has an older leader epoch than `old` (KIP-320): return `old`. But without `has_id`,
+      after `_PATIENCE_WITH_OLD` such responses in a row, the topic counts as recreated.
+    - `new` has the same leader without an epoch: keep the known epoch, until there are
+      `_PATIENCE_WITH_OLD` such responses in a row.
+
+    `has_id`: whether the topic has an id that has not changed, so that it was not recreated.
     """
     epoch, doubts = new.leader_epoch, 0
     if old is not None and 0 <= epoch < old.epoch:
@@ -357,7 +361,8 @@ class ClusterMetadata:
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
     def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
-        """Return the known `topics` with an error, or with a partition without leader."""
+        """Return those of `topics` that are known, and have an error or a partition without a
+        leader."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -374,8 +379,8 @@ class ClusterMetadata:
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 
     def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Return the `topics` without known partitions whose last response had a retriable error:
-        they do not exist now, but may be created."""
+        """Return those of `topics` that have no known partitions, and a retriable error in the last
+        response: they do not exist now, but may be created."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -420,7 +425,7 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
-        # Only responses about all topics show that a topic which they lack no longer exists.
+        # Only responses about all topics of the cluster can show that a topic no longer exists.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])
@@ -438,7 +443,8 @@ class ClusterMetadata:
         node_id: int | None,
         topics: Iterable[str],
     ) -> dict[str, frozenset[int]]:
-        """Return the next `_denied_by`: the brokers in whose last response a topic was unknown."""
+        """Return the new value of `_denied_by`: by topic, the brokers whose last response reported
+        the topic as unknown."""
         denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
         if node_id is None:
             return denied_by
@@ -646,8 +652,8 @@ def _is_new_address(known: BrokerMetadata | None, broker: BrokerMetadata) -> boo
 class AllTopics:
     """Names and partition numbers of all topics of a cluster at one moment.
 
-    For calls of the application about topics that the client does not use. Leaders and replicas,
-    which take megabytes for 10,000 partitions, are left out.
+    Used for calls of the application about topics that the client itself does not use. Leaders and
+    replicas, which take megabytes for 10,000 partitions, are left out.
     """
 
     def __init__(self, response: MetadataResponse) -> None:

@@ -69,7 +69,7 @@ class _Computed:
 
 
 def _protocol_name(cls: type[BrokerResponseError]) -> str:
-    # A class that shares the code of its base class has the name of the code.
+    # A subclass without an error code of its own has the name of the inherited code.
     name = kafka_errors[cls.errno].__name__
     for ending in ("Error", "Exception"):
         name = name.removesuffix(ending) or name
@@ -95,6 +95,11 @@ class BrokerResponseError(KafkaError):
     `str(error)` ends with the description, unless the text already contains it. By default it is
     the docstring of the class.
     """
+
+    record_index: int | None = None
+    """For a batch that a leader refused because of some of its records (KIP-467): the index in the
+    batch of the record with this error; with `send_batch`, of the first such record. None if the
+    leader named no record, and for the other records of the batch."""
 
     def __init_subclass__(
         cls,
@@ -1076,7 +1081,7 @@ class VoterNotFound(BrokerResponseError, errno=127):
 
 
 class InvalidRegularExpression(BrokerResponseError, errno=128):
-    """The subscription pattern is not a valid regular expression of the broker (RE2J)."""
+    """The subscription pattern is not valid in RE2J, the regular expression syntax of brokers."""
 
 
 class RebootstrapRequired(BrokerResponseError, errno=129):

@@ -19,10 +19,10 @@ class MessageField(str, Enum):
 
 
 class SerializationContext:
-    """Where a key or a value comes from, or goes to.
+    """The topic and headers of a record, and whether its key or its value is converted.
 
-    A serializer or deserializer gets it if the second positional parameter has the name `ctx`:
-    `serializer(value, ctx)`. This is the form of confluent-kafka, and the attributes are the same.
+    A serializer or deserializer gets the context if its second positional parameter has the name
+    `ctx`: `serializer(value, ctx)`. The signature and the attributes are those of confluent-kafka.
     """
 
     __slots__ = ("field", "headers", "topic")

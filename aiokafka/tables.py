@@ -72,8 +72,9 @@ _MEBIBYTE = 1024 * 1024
 # Maximum number of records that one call of `getmany()` returns, and that are then applied without
 # letting other tasks run.
 _BATCH = 500
-# Milliseconds that a call of `getmany()` waits. Behind the last record there may be transaction
-# markers only: positions that pass them wake no call, so they are checked after each call.
+# Milliseconds that a call of `getmany()` waits. The last record may be followed by transaction
+# markers. A call does not return when the position passes a marker, so the positions are checked
+# after each call.
 _IDLE_MS = 200
 _AWAITED_MS = 50
 # Seconds after which end offsets are looked up again, if a table does not reach them.
@@ -182,8 +183,9 @@ class ChangeStream(Generic[TableKey, TableValue]):
     """An async iterator over the changes of a table, for one subscriber: the result of
     `CompactedTable.changes()`.
 
-    Changes wait in memory until the subscriber reads them, up to the limits of `changes()`. If the
-    limits are exceeded, the subscriber gets the changes up to there, and then SlowSubscriberError.
+    Changes wait in memory until the subscriber reads them, up to the limits of `changes()`. If a
+    limit is exceeded, the subscriber gets the changes that are in memory, and then
+    SlowSubscriberError.
 
     Owns: the changes that were not read yet.
     """
@@ -224,7 +226,7 @@ class ChangeStream(Generic[TableKey, TableValue]):
         return change
 
     async def aclose(self) -> None:
-        """Drop the changes that were not read, and get no more."""
+        """Drop the unread changes, and end the iteration."""
         self._queue.clear()
         self._failure = None
         self._end()
@@ -262,7 +264,7 @@ class ChangeStream(Generic[TableKey, TableValue]):
 
 
 class _Partition(Generic[TableKey, TableValue]):
-    """The reading of one partition.
+    """The state of the reading of one partition.
 
     - `position`: offset of the first record that was not applied; None before the first record is
       known, and when the position is lost. Without a position, the partition is paused or not
@@ -298,7 +300,8 @@ class _Partition(Generic[TableKey, TableValue]):
         self.position = offset
 
     def lose(self) -> None:
-        """Forget the position. The next records are those of the beginning, and go to `shadow`."""
+        """Forget the position. The next records come from the beginning of the partition, and are
+        applied to `shadow`."""
         self.position = None
         self.generation += 1
         self.shadow, self.shadow_bytes = {}, 0
@@ -341,7 +344,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             async for change in changes:
                 ...  # change.key, change.old, change.new
 
-    `start()` reads all partitions from the beginning up to their ends at this time. Afterwards a
+    `start()` reads all partitions from the beginning up to their present ends. Afterwards a
     background task applies new records in the order of each partition: a value replaces the value
     of its key, and a tombstone (a record whose value is None) removes the key. Reading the table
     needs no `await`. Between two `await` of the application the table does not change.
@@ -351,9 +354,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     partitioners put them. Partitions that are added to the topic are found within
     `metadata_max_age_ms`.
 
-    If the log of a partition was truncated, has lost the position by retention, or if the topic was
-    deleted and created again, the partition is read from the beginning: the table keeps the old
-    entries until the end is reached, then the differences are applied as changes. While a topic is
+    A partition is read from the beginning again if its log was truncated, if retention deleted the
+    record at the position, or if the topic was deleted and created again. The table keeps the old
+    entries until the end is reached; then the differences are applied as changes. While a topic is
     deleted, the table keeps its entries.
 
     A record with an unhashable key, without a key, or that cannot be deserialized fails the table:
@@ -362,12 +365,11 @@ class CompactedTable(Mapping[TableKey, TableValue]):
 
     - `topic`: the topic, which should have `cleanup.policy=compact`: other policies delete values
       of keys, and the table shows this only when the partition is read again.
-    - `max_bytes`: maximum bytes of the serialized keys and values. If they exceed it, the table
-      fails with TableTooLargeError. While a partition is read again, its entries are counted
-      separately.
+    - `max_bytes`: maximum bytes of the serialized keys and values. A larger table fails with
+      TableTooLargeError. While a partition is read again, its entries are counted separately.
     - `key_deserializer`, `value_deserializer`: as for `AIOKafkaConsumer`; keys must be hashable. If
-      `value_deserializer` returns None, the record counts as a tombstone. They are not called for
-      tombstones.
+      `value_deserializer` returns None, the record counts as a tombstone. Deserializers are not
+      called for None, such as the value of a tombstone.
     - `options`: other options of `AIOKafkaConsumer`, except `group_id`, `auto_offset_reset` and
       `enable_auto_commit`. By default `isolation_level` is "read_committed", and
       `allow_auto_create_topics` is False.
@@ -582,8 +584,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
           exceeded, the stream ends with SlowSubscriberError.
         - `name`: the name of the subscriber in this error.
 
-        Raises IllegalStateError before the end of `start()`, ValueError for wrong limits; after a
-        failure of the table its error.
+        Raises IllegalStateError before the end of `start()`, ValueError for wrong limits, and the
+        error of the table if the table has failed.
         """
         self._check_readable()
         self._tasks.check()
@@ -612,10 +614,10 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         return self.snapshot(), changes
 
     async def read_to_end(self) -> None:
-        """Wait until the table has all records that are in the topic now, such as records whose
-        sending this program has awaited. With "read_committed", the end is the last stable offset:
-        brokers move it behind a transaction shortly after `commit_transaction()` has returned, so
-        use `read_past()` for records of own transactions.
+        """Wait until the table has all records that are in the topic now, including records whose
+        delivery this program has awaited. With "read_committed", the end is the last stable offset.
+        A broker moves it past a transaction shortly after `commit_transaction()` has returned, so
+        use `read_past()` for records of your own transactions.
 
         Raises KafkaTimeoutError if a leader does not respond within `default_api_timeout_ms`; the
         error that has ended the table; ConsumerStoppedError when stopped; IllegalStateError before
@@ -626,9 +628,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         await self._reach_all_ends()
 
     async def read_past(self, *written: RecordMetadata) -> None:
-        """Wait, without limit, until the table has these records, which `AIOKafkaProducer.send()`
-        has returned: of a transaction that was just committed, for example. Also returns for
-        records of an aborted transaction, which the table then has left out.
+        """Wait, without limit, until the table has the records of `written`: results of
+        `AIOKafkaProducer.send()`, for example of a transaction that was just committed. If the
+        transaction was aborted, return when the table has skipped the records.
 
         Raises ValueError for records of another topic, or without an offset (`acks=0`); the error
         that has ended the table; ConsumerStoppedError when stopped; IllegalStateError before the
@@ -712,7 +714,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             try:
                 found = await self._consumer.getmany(timeout_ms=wait, max_records=_BATCH)
             except (OffsetOutOfRangeError, NoOffsetForPartitionError) as error:
-                # Without a position, a partition is in a recreated topic.
+                # NoOffsetForPartitionError: the topic of the partition was recreated.
                 self._on_lost_positions(error)
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -882,7 +884,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     start = (await self._consumer.beginning_offsets([tp]))[tp]
                     if self._partitions.get(tp) is not partition:
                         return
-                    # Nothing is awaited here: an assigned partition without a position is an error.
+                    # Do not await between these calls: an assigned partition without a position is
+                    # an error.
                     self._consumer.assign(self._consumer.assignment() | {tp})
                     self._consumer.seek(tp, start)
                     self._consumer.resume(tp)
@@ -948,15 +951,15 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     async def _find_gaps(
         self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the positions that have no record between them and the end.
+        """Return the positions of the partitions that have no record between position and end.
 
         Compaction removes values that were replaced. If an unclean leader election then loses the
-        values in their place, the log ends with offsets without a record. No fetch moves a position
-        behind them.
+        new values, the log ends with offsets that have no record. No fetch moves a position past
+        such offsets.
 
-        An empty fetch of the table's own consumer does not prove that: with many partitions, a
-        response may be full before it comes to this one, or a quota delays it. So each partition is
-        fetched alone.
+        An empty fetch of the table's own consumer does not prove that there is no record: with many
+        partitions, a response may be full before it reaches this partition, or a quota may delay
+        it. So each partition is fetched alone.
         """
         gaps: dict[TopicPartition, int] = {}
         plain = {"key_deserializer": None, "value_deserializer": None, "interceptors": ()}
@@ -976,7 +979,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     async def _fetch_end(
         self, probe: aiokafka.AIOKafkaConsumer[Any, Any], tp: TopicPartition
     ) -> int:
-        """Return the end that the first fetch finds, and move the position behind its records."""
+        """Return the end offset in the first fetch response, and move the position past the records
+        of that response."""
         end = None
         while end is None:
             self._check_running()

@@ -311,8 +311,8 @@ class _DefaultRecordBatchBuilderPy:
 
 
 class DefaultRecordBatchBuilder(_DefaultRecordBatchBuilderPy):
-    """Builds one batch of magic 2. A class of its own and not an alias of its base, because the
-    tests of aiokafka 0.14 compare the two."""
+    """Builds one batch of magic 2. It is a subclass of `_DefaultRecordBatchBuilderPy`, not an
+    alias, because the tests of aiokafka 0.14 compare the two classes."""
 
 
 def _varint(value: int) -> bytes:

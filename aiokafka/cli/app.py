@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
@@ -66,8 +65,8 @@ class Nouns(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the noun. The error for an unknown option there says that
-        options come after the command."""
+        """Parse the arguments before the noun. The error for an unknown option before the noun says
+        that options come after the command."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -228,5 +227,7 @@ def _fail(error: Exception) -> int:
     for line in lines_of(error):
         _complain(line)
     if os.environ.get("AIOKAFKA_DEBUG"):
+        import traceback
+
         traceback.print_exception(error)
     return code_of(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import os
 import shutil
@@ -32,12 +31,14 @@ class Output:
         return self._stream.isatty()
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print rows: as a table or CSV these columns, as JSON all fields."""
+        """Print rows: `columns` in a table or CSV, all fields in JSON."""
         if self.form == "json":
             # `_fit` is not needed: json.dumps escapes all characters that are not ASCII.
             for row in rows:
                 self._stream.write(json.dumps(row, default=str) + "\n")
         elif self.form == "csv":
+            import csv  # other formats do without
+
             writer = csv.writer(self._stream, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows([self._fit(cell(row.get(name))) for name in columns] for row in rows)

@@ -26,6 +26,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 Body = Callable[..., Coroutine[Any, Any, Any]]
 
+_CLIENT_ID = "aiokafka-cli"
+
 _FLAGS = (
     click.option(
         "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers to connect to first."
@@ -113,14 +115,22 @@ class Session:
     @property
     def client_options(self) -> dict[str, Any]:
         """The keyword arguments with which all clients are created."""
+        return {"client_id": _CLIENT_ID, **self._given_options}
+
+    @property
+    def _given_options(self) -> dict[str, Any]:
         if self._found is None:
             settings = find_settings(self._flags, os.environ)
             self._found = client_options(_with_password(settings, self._password))
         return self._found
 
     def other(self, flags: dict[str, Any]) -> Session:
-        """Return a session for a second cluster. These flags replace those of the same names; a
-        profile replaces all of them, and the variables of the environment except for the file."""
+        """Return a session for a second cluster. `flags` override the flags of this session.
+
+        With a profile in `flags`, the settings are only those of the profile: the other flags of
+        this session and the environment variables do not apply, except for the path of the
+        configuration file.
+        """
         profile = flags.get("profile")
         if profile is not None:
             kept = {"config": self._flags.get("config"), "profile": profile}
@@ -158,13 +168,20 @@ class Session:
         """Create a consumer. The user's options (-X) override `options`."""
         from aiokafka import AIOKafkaConsumer
 
-        return AIOKafkaConsumer(**{**options, **self._broker_client_options()})
+        return AIOKafkaConsumer(**self._consumer_options(options))
 
     def share_consumer(self, *topics: str, **options: Any) -> AIOKafkaShareConsumer[Any, Any]:
         """Create a share consumer. The user's options (-X) override `options`."""
         from aiokafka import AIOKafkaShareConsumer
 
-        return AIOKafkaShareConsumer(*topics, **{**options, **self._broker_client_options()})
+        return AIOKafkaShareConsumer(*topics, **self._consumer_options(options))
+
+    def _consumer_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        found = {**options, **self._broker_client_options()}
+        if found.get("group_id") is not None and "client_id" not in self._given_options:
+            # `groups describe` shows client ids and hosts: together they lead to the process.
+            found["client_id"] = f"{_CLIENT_ID}-{os.getpid()}"
+        return found
 
     def _broker_client_options(self) -> dict[str, Any]:
         options = self.client_options
@@ -242,7 +259,8 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # click lists the options added last first, but the command's own options must be first.
+        # click puts the options that were added last at the start of the list. Move these shared
+        # options after the command's own options.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]

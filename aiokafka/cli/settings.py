@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -130,6 +129,8 @@ def _check_variables(environment: Mapping[str, str]) -> None:
         name = variable.removeprefix(prefix)
         if name == variable or name in known:
             continue
+        import difflib  # imported only for unknown names
+
         near = difflib.get_close_matches(name, known, 1, 0.8)
         if name.startswith(("BOOTSTRAP", "SASL_", "SECURITY_", "SSL_")):
             near = near or difflib.get_close_matches(name, known, 1, 0)
@@ -222,8 +223,8 @@ def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
 def option_value(text: str) -> tuple[str, Any]:
     """Parse `name=value` of a client option (-X).
 
-    Numbers, true, false and none are converted. For an option in `TEXTS`, such as client_rack, only
-    none is converted, because its text may be 1. Raises KafkaConfigurationError if the = is
+    Numbers, true, false and none are converted. For an option in `TEXTS`, only none is converted: a
+    client_rack, for example, may be the text "1". Raises KafkaConfigurationError if the = is
     missing, and for a password.
     """
     name, equals, value = text.partition("=")
@@ -311,6 +312,8 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
     settings = [*NAMES, "check_hostname"]
     unknown = sorted(found.keys() - set(settings))
     if unknown:
+        import difflib
+
         near = difflib.get_close_matches(unknown[0], settings, 1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise KafkaConfigurationError(
@@ -362,7 +365,7 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises KafkaConfigurationError for settings that contradict each other, and for files that
     cannot be used.
     """
-    found = {"client_id": "aiokafka-cli", **settings}
+    found = dict(settings)
     context = _tls_context(found)
     protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
     found["security_protocol"] = protocol
@@ -426,14 +429,15 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
 
 
 def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `create_ssl_context`. The value of a setting for a file may also be
-    PEM text, and that of `cafile` a directory of certificates."""
+    """Return the arguments of `create_ssl_context`. Where a setting has the path of a file, PEM
+    text is accepted, too. For `cafile`, the path of a directory of certificates is accepted."""
     given = {}
     for name, value in tls.items():
         if not name.endswith("file"):
             given[name] = value
         elif "-----BEGIN" in value:
-            # PEM text, as environment variables may have. As a path, it would be printed in errors.
+            # PEM text, for example from an environment variable. If it were used as a path, error
+            # texts would contain it.
             given[name.replace("file", "data")] = value
         else:
             path = os.path.expanduser(value)

@@ -213,7 +213,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `group_protocol="classic"`: Protocol of the group: with classic, one of the members assigns
       the partitions; with consumer, the broker does (KIP-848, Kafka 4.0).
     - `group_remote_assignor=None`: Assignor of the broker for group_protocol="consumer": uniform,
-      range, or another one in group.consumer.assignors; None: the first one there.
+      range, or another assignor in the broker's list group.consumer.assignors; None: the first
+      assignor in that list.
     - `key_deserializer=None`: Converts the bytes of a key to the key of the record; called with
       None for a record without a key. See value_deserializer.
     - `value_deserializer=None`: Converts the bytes of a value to the value of the record; called
@@ -249,7 +250,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `auto_offset_reset="latest"`: Where to start in a partition without a valid position: earliest
       is the first record, latest the end; none raises NoOffsetForPartitionError or
       OffsetOutOfRangeError. With a timedelta, or by_duration:, start at the first record that is
-      not older (KIP-1106).
+      not older than this duration (KIP-1106).
     - `enable_auto_commit=True`: Commit offsets in the background, at an interval. Records count as
       finished if they were returned before the latest call of getone or getmany.
     - `auto_commit_interval_ms=5000`: Time between two automatic commits (enable_auto_commit).
@@ -269,7 +270,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `rebalance_timeout_ms=None`: Time that members have to revoke partitions in a rebalance. None:
       session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".
     - `interceptors=()`: Interceptors that get the records before they are returned, and may change
-      them; called in this order.
+      them; called in the order of the list.
     - `metrics_collector=None`: Is called after fetches, for returned records, with the lag, and
       after commits.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
@@ -279,8 +280,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -343,8 +344,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
@@ -501,8 +502,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
-        written after `start()` returns are read, except in partitions for whose end `start()` does
-        not wait: without a leader, after a failed request, or after five seconds.
+        written after `start()` returns are read, because `start()` waits for the end offsets. But
+        it does not wait for a partition without a leader, after a failed request, or for more than
+        five seconds.
 
         Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
         does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
@@ -612,13 +614,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             timeout: Seconds for commits and for leaving.
             leave: Whether the group removes this member at once, so that other members get its
                 partitions (KIP-1092). True: remove it, even if it is static. False: keep it, with
-                its partitions, until its session expires (`session_timeout_ms`, or the broker's
-                with the consumer protocol). None: keep it only if it is static.
+                its partitions, until its session expires (`session_timeout_ms`; with the consumer
+                protocol, the session timeout of the broker). None: keep it only if it is static.
 
-        Committing, including the commits of other tasks, and leaving take `timeout` seconds at most
-        (None: ten; 0: neither is done). Waiting readers and `start()` get ConsumerStoppedError at
-        once, other waiting calls when the connections are closed, at the latest. Concurrent calls
-        return together. A second call does nothing, or continues the work after a cancelled call.
+        Commits, also those of other tasks, and leaving take `timeout` seconds at most (None: ten
+        seconds; 0: do neither). Waiting readers and `start()` raise ConsumerStoppedError at once,
+        other waiting calls at the latest when the connections are closed. Concurrent calls return
+        together. A second call does nothing, or continues the work after a cancelled call.
 
         The last returned records count as finished if `stop()` is called by the task that read
         them, unless the task is handling an exception.
@@ -747,7 +749,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         auto-commit, the finished records of partitions that are no longer assigned are committed.
 
         Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions or
-        equal tuples, ValueError for a name that no topic can have.
+        (topic, partition) tuples, ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._queue, "assign()")
         self._subscription.assign(to_assign(partitions))
@@ -845,8 +847,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Raises ConsumerStoppedError when stopped; RecordDeserializationError (see
         `on_deserialization_error`) and CorruptRecordError for an unreadable record, with each call
-        until `seek()`;
-        OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
+        until `seek()`; OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. The error
         of a partition is raised when it is the partition's turn; other partitions are still read.
@@ -958,9 +959,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         take turns from call to call. Returns `{}` if no records arrive within `timeout_ms`, or when
         `stop()` is called. A cancelled call consumes nothing.
 
-        With `min_records`, wait until there are so many records over all partitions; return fewer
-        after `timeout_ms`, before an error, or if a partition is revoked, or moved by a seek,
-        meanwhile. While the call waits, other tasks get no records.
+        With `min_records`, wait until there are at least this many records over all partitions.
+        Return fewer records after `timeout_ms`, before an error, or if a partition is revoked or
+        moved by a seek during the wait. While the call waits, other tasks get no records.
 
         Raises ValueError for a wrong `max_records`, `min_records` or `timeout_ms`, and the errors
         of `getone()`. Records before an error are returned first; the next call raises the error.

@@ -138,7 +138,7 @@ class ProduceInFlight:
 class InFlightRequests:
     """The in-flight requests to one broker, oldest first; completes them in this order.
 
-    Owns: these requests, the time at which the response to the oldest one is due, and the window.
+    Owns: these requests, the time at which the response to the oldest one is due, window and limit.
     No task waits for the responses: a request is completed in the callback that reads its response,
     so that tasks that wait for its records run in the next iteration of the event loop.
 
@@ -314,8 +314,9 @@ class InFlightRequests:
         return min(duration, pace * (self.size + size))
 
     def _set_window(self, sent: ProduceInFlight, duration: float) -> None:
-        """Adjust window and limit: the bytes up to and including `sent` were acknowledged in
-        `duration` seconds, or not even in that time."""
+        """Adjust window and limit to the throughput. The bytes up to and including `sent` were
+        acknowledged after `duration` seconds. If `sent` failed, they were not acknowledged by
+        then."""
         good = self._good_time / max(duration, 0.001)
         limit = sent.count * good / 2
         self.limit = self._most if limit >= self._most else max(1, int(limit))
@@ -837,9 +838,8 @@ class NodeSender:
             yield queue
 
     def _may_send_open(self, now: float) -> bool:
-        """Return whether open batches are sent now, with a linger time of 0. Return False while
-        they gather records during a request and, for a limited time, while the application is
-        sending."""
+        """Return whether to send open batches now, if the linger time is 0. While a request is in
+        flight, or the application is sending, open batches gather records for a limited time."""
         if not self._lingering or (self.requests and now < self._gather_until):
             return False
         if not self._accumulator.is_yielding:

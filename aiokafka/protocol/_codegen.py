@@ -216,8 +216,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that raises UnsupportedVersionError if a field that the version lacks has
-        another value than its default."""
+        """Write a check for a `field` that the version lacks: it raises UnsupportedVersionError
+        unless the field has its default value."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -562,7 +562,7 @@ class _DecoderWriter(Source):
         assert element is not None
         path += "[]"
         if element.kind in INTEGERS:
-            # `struct` raises for a count that is too large before it allocates memory.
+            # If the count is too large, `struct` raises before it allocates memory.
             with self.block(f"if {count} < 0:"):
                 self.line(f"raise bad_length({path!r}, {count}, size - pos)")
             self._integers = element.code, target, count

@@ -64,7 +64,7 @@ class FakeCluster:
             default). It selects the API versions, the features, and the behaviour that releases
             changed.
         config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``;
-            :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported ones.
+            :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported settings.
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
         host: Address to listen on and to advertise.
         ssl_context: A server-side context; with it every listener uses TLS.
@@ -345,8 +345,8 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # The broker listens if an earlier call has started it and has failed afterwards, such
-            # as at the start of the proxy.
+            # The broker already listens if an earlier call has started it, and has failed
+            # afterwards, for example when it started the proxy.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -412,8 +412,8 @@ class FakeCluster:
         return [self._brokers[broker_id]]
 
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
-        """Set ``throttle_time_ms`` of every response, and stop reading from its connection for that
-        time (KIP-219). 0 ends the throttling.
+        """Set ``throttle_time_ms`` of every response. After each response, read nothing from the
+        client's connection for that time (KIP-219). 0 ends the throttling.
 
         Args:
             milliseconds: The throttle time.

@@ -45,8 +45,8 @@ class Controller:
 
     @property
     def broker_id(self) -> int:
-        """The broker id of the controller in metadata; -1 if no broker is live and, before Kafka
-        3.0, without a controller."""
+        """The broker id of the controller in metadata; -1 if no broker is live. Before Kafka 3.0,
+        it is also -1 while there is no controller."""
         return self._state.controller
 
     def stop(self) -> None:
@@ -126,7 +126,7 @@ class Controller:
 
     def broker_stopped(self, node_id: int) -> None:
         """End the session of a broker that has stopped or is isolated: after `session_timeout`, or
-        at once if that is 0. A controller then unregisters the broker."""
+        at once if the timeout is 0. A controller then unregisters the broker."""
         node = self._state.nodes[node_id]
         if node.registered and self.session_timeout > 0:
             self._end_session(node_id)

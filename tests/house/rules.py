@@ -142,6 +142,7 @@ EDGES = {
         "helpers",
         "oauth",
         "options",
+        "protocol",
         "record",
         "structs",
     }

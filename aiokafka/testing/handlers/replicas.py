@@ -111,8 +111,8 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Return a response with `errno`. Before version 3, the error is in every log directory, except
-    that CLUSTER_AUTHORIZATION_FAILED is an empty response.
+    """Return a response with `errno`. Before version 3, every log directory has the error; but for
+    CLUSTER_AUTHORIZATION_FAILED, the response is empty.
     """
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])
@@ -264,7 +264,7 @@ def _reassign(
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List the ongoing reassignments, all or of the partitions in the request (KIP-455)."""
+    """List the ongoing reassignments: all, or those of the partitions in the request (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     wanted = None
     if request.topics is not None:

@@ -67,8 +67,8 @@ class Faults:
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut one connection to a broker: the next connection of which one end has sent `byte`
-        bytes, counted from its connect."""
+        """Cut the next connection to a broker on which one end sends its byte number `byte`,
+        counted from the connect."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 
@@ -92,8 +92,8 @@ class Faults:
         self._cluster.groups.rebalance(group)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Prolong waits of the program by up to `longest` seconds, with this probability, as on a
-        busy machine, until :meth:`heal`.
+        """Prolong each wait of the program with this probability, by up to `longest` seconds, as on
+        a busy machine, until :meth:`heal`.
         """
         self._note(f"the machine is busy: waits last up to {longest:g} s more")
         self._simulation.loop.stall(probability, longest)

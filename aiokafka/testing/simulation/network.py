@@ -48,21 +48,22 @@ class Line:
         self.refuses = False
         #: Number of connection attempts.
         self.tried = 0
-        #: Error of which each TLS handshake raises a copy; None for no error.
+        #: The error that each TLS handshake raises (a copy); None for no error.
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the next connection of which one end has sent this number of bytes since the connect:
-        #: the other end gets these bytes, then both ends get a reset. None for no cut.
+        #: The number of a byte, counted from the connect. Cut the next connection on which one end
+        #: sends its byte of this number: the other end gets the bytes up to this byte, then both
+        #: ends get a reset. None for no cut.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
         self._held: dict[SimulatedSocket, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Lose the packets in the given directions, without an error, and deliver the packets in
-        the other directions. When a direction works again, its lost bytes are retransmitted, as by
-        TCP.
+        """Lose the packets of each direction whose argument is True, without an error, and deliver
+        the packets of the other direction. When a direction works again, its lost bytes are
+        retransmitted, as by TCP.
         """
         self._lost_to_server = to_server
         self._lost_to_client = to_client
@@ -96,8 +97,8 @@ class Line:
         return shortest + (longest - shortest) * self._random.random()
 
     def split(self, size: int) -> int:
-        """Return the size of the first of two pieces in which `size` bytes arrive, at random; 0 if
-        the bytes arrive in one piece."""
+        """Decide at random whether `size` bytes arrive in two pieces. Return the size of the first
+        piece; 0 if the bytes arrive in one piece."""
         if size > 1 and self._random.random() < self.splits:
             return self._random.randrange(1, size)
         return 0
@@ -196,7 +197,8 @@ class SimulatedServer(asyncio.AbstractServer):
             transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the server is closed and, since Python 3.12, its connections have ended."""
+        """Wait until the server is closed; from Python 3.12 on, also until its connections have
+        ended."""
         if self._waiters is None or not (self._is_open or _WAITS_FOR_CONNECTIONS):
             return
         waiter: asyncio.Future[None] = self._network.loop.create_future()
