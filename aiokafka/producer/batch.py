@@ -304,8 +304,9 @@ class BatchOutcome:
             self._contexts.append(None)
         context = _cpython.copy_context()
         # Records that are sent in the same context share a copy of it.
-        if self._contexts and _is_same(self._contexts[-1], context):
-            context = self._contexts[-1]
+        last = self._contexts[-1] if self._contexts else None
+        if last is not None and _is_same(last, context):
+            context = last
         self._records.append(record)
         self._contexts.append(context)
 
@@ -423,7 +424,7 @@ class BatchOutcome:
         return _cpython.make_untracked(RecordMetadata, fields)  # type: ignore[no-any-return]
 
 
-def _is_same(context: Context | None, other: Context) -> bool:
+def _is_same(context: Context, other: Context) -> bool:
     """Return whether two contexts are equal; False if the values of a variable, such as arrays of
     numpy, cannot be compared."""
     try:
