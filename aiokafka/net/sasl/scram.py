@@ -25,7 +25,7 @@ __all__ = ["Scram"]
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1_000_000
 
-# Limit of a message, because a hostile server could send large inputs for the hashes. Salts and
+# Largest message in bytes, because a hostile server could send large inputs for the hashes. Salts and
 # nonces of Kafka have 20 to 26 bytes.
 _MAX_MESSAGE = 4096
 
