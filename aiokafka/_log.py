@@ -73,7 +73,7 @@ class SubjectLog:
             elif isinstance(arg, Subject):
                 extra.update(arg.fields)
         extra.update(fields)
-        # The caller is the third frame, above this method and the method `debug`, `info` ...
+        # Frame 1 is this method, frame 2 is `debug`, `info` or the like, frame 3 is the caller.
         self._logger.log(
             level,
             f"%s: {text}",

@@ -224,8 +224,8 @@ class ClientConfig(Options):
         Milliseconds(0),
         "bootstrap_resolve_timeout_ms",
         0,
-        """Time for which start() resolves the names in bootstrap_servers again and again until one
-        of them has an address (KIP-909); 0: once.""",
+        """Time for which start() repeats the look-up of the names in bootstrap_servers until one of
+        them has an address (KIP-909); 0: a single look-up.""",
         when="""If programs may start before their names are in the DNS, such as together with the
         brokers in Kubernetes or Docker.""",
     )
@@ -391,7 +391,7 @@ class ClientConfig(Options):
         "any",
         "IP version of the addresses to which host names are resolved.",
         java="",
-        when="If one of the two leads nowhere, as IPv6 often does in containers.",
+        when="If one IP version does not work, as is often the case with IPv6 in containers.",
     )
     send_buffer_bytes: int | None = option(
         Number(1, optional=True),

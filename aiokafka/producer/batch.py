@@ -254,7 +254,8 @@ class BatchOutcome:
         """Move the records to the outcomes `parts`: the n-th part begins with record number
         `firsts[n]`.
 
-        Moves the futures in `_waiting`. Any other future looks up its part when it is used.
+        The futures in `_waiting` move to the parts at once. Each of the other futures finds its
+        part in `_current_outcome()`, when the application uses the future.
         """
         self._firsts = list(firsts)
         self._parts = list(parts)
