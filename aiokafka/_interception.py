@@ -322,8 +322,9 @@ class ProducerInterception(Interception):
         fields = (topic, value, key, partition, timestamp_ms, headers)
         given = _cpython.make_slotted(ProducerRecord, _SLOTS, fields)
         if not headers and type(value) is bytes and (key is None or type(key) is bytes):
-            # The record is frozen, and cannot be part of a reference cycle. The producer keeps it
-            # until the outcome is known, with many thousands of others.
+            # The record is frozen, so it cannot be part of a reference cycle. Exclude it from the
+            # search for cycles: the producer keeps many thousands of records until it knows their
+            # outcomes.
             _cpython.untrack(given)
         return self.transform(given, self._on_send, _is_record)
 

@@ -272,7 +272,8 @@ MAX_OFFSET = 2**63 - 1
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
 # Errors of a broker that is not the leader. After more than `_MOST_WRONG_LEADERS` failures in a
-# row, the broker that sent the metadata probably lags behind: the next refresh goes to another one.
+# row, the broker that sent the metadata probably lags behind: the next refresh goes to another
+# broker.
 _NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
 _MOST_WRONG_LEADERS = 2
 

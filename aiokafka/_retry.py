@@ -117,7 +117,7 @@ async def until(
                     raise OutOfTimeError(failure) from failure
                 raise
             failure = error
-        # Sleep at most until the deadline, so that the caller gets the error no later.
+        # Sleep at most until the deadline, so that the caller gets the error in time.
         await asyncio.sleep(max(0.0, min(pause(failure), deadline - loop.time())))
         if loop.time() >= deadline:
             raise OutOfTimeError(failure) from failure
@@ -214,5 +214,5 @@ class RetryNodes:
     def _add_failed(self, node_id: int) -> None:
         self._failed.add(node_id)
         if self._failed.issuperset(self._client.cluster.node_ids):
-            # All brokers have failed: try all of them again except the last one.
+            # All brokers have failed: from now on, avoid only the last of them.
             self._failed = {node_id}

@@ -43,7 +43,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 # If a task is cancelled, but not by its owner, the owner fails after this many seconds. If
-# `asyncio.run()` has cancelled the task, the event loop is closed before.
+# `asyncio.run()` has cancelled the task, it closes the event loop within this time.
 _GRACE = 0.1
 
 
@@ -267,8 +267,8 @@ async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
         call.cancel()
     await asyncio.wait(calls)
     for call in calls:
-        # asyncio would log the error of a call that fails in the loop iteration in which the
-        # caller is cancelled.
+        # Mark the error as retrieved. Otherwise asyncio logs it if the call has failed in the same
+        # loop iteration in which the caller was cancelled.
         if not call.cancelled():
             call.exception()
 

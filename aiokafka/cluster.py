@@ -100,7 +100,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
     `topic`: the part of the response about the topic. After an error the known partitions are kept,
     unless the error is final (`_is_final`)."""
     if topic.error_code == 0:
-        # The leader epochs of a recreated topic start at 0.
+        # The leader epochs of a recreated topic start at 0, so do not compare them with known ones.
         is_same = old is not None and (
             old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
         )
@@ -112,7 +112,8 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             if p.partition_index >= 0
         }
         if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
-            # Kafka never removes partitions from a topic, so a broker that sends fewer lags behind.
+            # Kafka never removes partitions from a topic, so a broker that sends fewer partitions
+            # lags behind.
             partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:

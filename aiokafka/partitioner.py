@@ -123,8 +123,8 @@ class RoundRobinPartitioner:
 
 # -- Partitioners of other clients
 
-# For a program that shares topics with such a client, or replaces it: the records of a key must be
-# in the same partition.
+# For a program that shares topics with another client, or replaces that client: all records of a
+# key must go to the same partition.
 
 
 class ConsistentRandomPartitioner:

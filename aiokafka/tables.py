@@ -884,7 +884,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     start = (await self._consumer.beginning_offsets([tp]))[tp]
                     if self._partitions.get(tp) is not partition:
                         return
-                    # Nothing is awaited here: an assigned partition without a position is an error.
+                    # Do not await between these calls: an assigned partition without a position is
+                    # an error.
                     self._consumer.assign(self._consumer.assignment() | {tp})
                     self._consumer.seek(tp, start)
                     self._consumer.resume(tp)

@@ -336,8 +336,9 @@ def _field(what: str, data: Buffer | None) -> bytes:
 # -- Message sets of magic 0 and 1, built and read
 
 
-# By magic, the bytes of a message besides its key, value, offset and length: checksum, magic,
-# attributes, timestamp (magic 1 only), and the lengths of key and value.
+# The overhead of a message in bytes, by magic: checksum, magic, attributes, timestamp (magic 1
+# only), and the lengths of key and value. It does not include the offset and the message size,
+# which precede the checksum.
 _OVERHEAD = {0: 14, 1: 22}
 _LEGACY_CRC = slice(12, 16)
 

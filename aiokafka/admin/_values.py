@@ -1,4 +1,4 @@
-"""The base class of values that admin calls return, and checks of their arguments."""
+"""The base class of values that admin calls return, and checks of arguments of admin calls."""
 
 from __future__ import annotations
 

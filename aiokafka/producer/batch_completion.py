@@ -368,8 +368,9 @@ class BatchCompletion:
         """Requeue `batch` for a retry; fail it if its transaction is over or accepts no more
         records.
 
-        The futures of a batch that timed out in flight (ABANDONED) have failed already, so such a
-        batch is only settled. With `pause=False` no backoff begins.
+        A batch that timed out in flight (ABANDONED) is not requeued, because its futures have
+        already failed: it becomes SETTLED, and its memory is released. With `pause=False` no
+        backoff begins.
         """
         if self._is_late(batch):
             # Fail the batch: neither the abort nor the futures may wait for another attempt.

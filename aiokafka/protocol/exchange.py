@@ -301,7 +301,7 @@ class Exchange:
         """The in-flight requests, the oldest first; only the Exchange changes the queue."""
         name = b"" if client_id is None else client_id.encode()
         # The start of a request frame: zero bytes in place of `_HEAD`, and the client id, which has
-        # an int16 length even in flexible versions. Flexible versions have tagged fields after it.
+        # an int16 length even in flexible versions. In flexible versions, tagged fields follow.
         head = bytes(_HEAD.size) + _INT16.pack(-1 if client_id is None else len(name)) + name
         self._heads = (head, head + b"\0")
         self._padded: set[_Plan] = set()

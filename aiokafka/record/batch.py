@@ -251,7 +251,7 @@ class RecordBatchBuilder:
         if type(self._buffer) is not bytearray:
             # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
-        # Each step copies the records so far, so take large steps. `pack` releases the rest.
+        # Each step copies the records so far, so take large steps. `pack` releases unused memory.
         capacity = min(_CAPACITY_STEP * max(size, self._capacity), max(size, self.size_limit))
         if self._spare is not None and self._capacity <= _MOST_SPARE < capacity:
             buffer = self._spare.take()
