@@ -36,10 +36,10 @@ def check_result(result: object) -> None:
 
 
 def refuse_awaitable(option: str, result: object, advice: str) -> None:
-    """Raise TypeError, with `advice`, if a serializer, given as `option`, returned an awaitable to
-    a caller that cannot await.
+    """Raise TypeError if `result` is an awaitable: the caller of the serializer cannot await it.
 
-    Closes a coroutine, because Python would warn otherwise that it was never awaited.
+    `option` is the name of the serializer's option, and `advice` the end of the error text. A
+    coroutine is closed, because Python would warn otherwise that it was never awaited.
     """
     if not inspect.isawaitable(result):
         return

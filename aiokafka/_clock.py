@@ -22,7 +22,7 @@ wall_time: Callable[[], float] = time.time
 """Return the seconds since 1970."""
 
 running_time: Callable[[], float] = time.perf_counter
-"""Return the seconds of a monotonic clock, without an event loop."""
+"""Return the seconds of a monotonic clock. The function needs no event loop."""
 
 random_bytes: Callable[[int], bytes] = os.urandom
 """Return this number of cryptographically random bytes."""

@@ -162,7 +162,7 @@ class AcquiredRecord(Record):
     _is_open: bool
 
     def _close(self) -> bool:
-        """Record that the record is acknowledged; return False if it was acknowledged before."""
+        """Mark the record as acknowledged; return False if it was acknowledged before."""
         was_open = self._is_open
         self._is_open = False
         return was_open
@@ -285,10 +285,10 @@ if TYPE_CHECKING:
         in the message format of Kafka before 0.10."""
 
         key: KT
-        """The key, after the deserializer if there is one: without one, bytes or None."""
+        """The result of the key deserializer. Without a deserializer, bytes or None."""
 
         value: VT
-        """The value, after the deserializer if there is one: without one, bytes, or None for a
+        """The result of the value deserializer. Without a deserializer, bytes, or None for a
         tombstone."""
 
         checksum: int | None

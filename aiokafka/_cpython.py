@@ -61,8 +61,8 @@ def set_tracked(instance: Any, name: str, value: Any) -> None:
 
 
 def set_plainly(cls: Any) -> None:
-    """Remove `cls.__setattr__`, which calls `set_tracked`: instances of plain classes are always
-    tracked by the garbage collector, so the default is enough and faster."""
+    """Remove `cls.__setattr__`, which calls `set_tracked`. The garbage collector always tracks the
+    instances of a pure Python class, so `object.__setattr__` is enough, and faster."""
     del cls.__setattr__
 
 
@@ -92,8 +92,8 @@ def make_slotted(cls: type[T], slots: tuple[Any, ...], fields: tuple[Any, ...]) 
 
 
 def own_dict(instance: Any) -> dict[str, Any]:
-    """Return the `__dict__` in which Python stores further attributes of an instance. It does not
-    have the C members of an extension type."""
+    """Return the `__dict__` in which Python stores further attributes of an instance. For an
+    extension type, this dict does not contain the C members."""
     return instance.__dict__  # type: ignore[no-any-return]
 
 
@@ -101,7 +101,7 @@ def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: ty
     """Set the `__setattr__` and the `__dict__` property of an extension type.
 
     `model` is a Python class with the same `__setattr__`: its slot function makes
-    `object.__setattr__` accept instances of the extension type. Does nothing for plain classes.
+    `object.__setattr__` accept instances of the extension type. Does nothing for Python classes.
     """
 
 
@@ -136,7 +136,7 @@ def ready(value: T) -> Generator[Any, None, T]:
 
 @types.coroutine
 def _drive() -> Generator[Any, Any, None]:
-    """Run the coroutines that are sent, one after the other, and yield their results.
+    """Run each coroutine that `send` passes to this generator, and yield its result.
 
     This is faster than `send(None)` for each coroutine: at its end, `send` raises StopIteration,
     which takes as long as the call of the coroutine. `yield from` raises none.

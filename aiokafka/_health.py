@@ -175,7 +175,8 @@ class Due:
         self.limit = patience + PROMPT
 
     def restart(self, asked_at: float) -> None:
-        """Await the response from `asked_at` on (loop time); infinity: no request is in flight."""
+        """Set the loop time from which the response is awaited; infinity if no request is in
+        flight."""
         self.asked_at = asked_at
 
 
@@ -388,9 +389,9 @@ class NodeHealth:
         return Outage(since, (self.name,), None, text)
 
     def throttle(self, now: float) -> Outage | None:
-        """Return the wait of the oldest request in flight for the end of a throttle, as an Outage;
-        None if no request waits for it. This wait does not change the state of the client: a broker
-        that throttles this client is reachable."""
+        """Return, as an Outage, the wait until the broker stops throttling this client; None if the
+        broker does not throttle the client, or no request is in flight. This wait does not change
+        the state of the client: a broker that throttles the client is reachable."""
         until = 0.0 if self._resumes_at is None else self._resumes_at()
         if until <= now or not self.is_asked:
             return None
@@ -437,8 +438,9 @@ class Outage:
 
     Args:
         since: The start of the outage (loop time).
-        parties: What does not respond or cannot be fetched: names such as "Broker 1", "The
-            coordinator of group g", "Every broker" and "Partitions orders-0".
+        parties: The names of the brokers and coordinators that do not respond, and of partitions
+            that cannot be fetched: "Broker 1", "The coordinator of group g", "Every broker",
+            "Partitions orders-0".
         error: The last error of this outage; None while requests are overdue but none has failed.
         text: The names, with addresses if known, and the error or the overdue request.
     """

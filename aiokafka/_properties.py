@@ -243,7 +243,8 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def checks_names(text: str) -> bool:
-    """Parse `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
+    """Return whether to check host names, from `text`, the value of
+    `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
     if text.lower() not in ("", "none", "https"):
         raise ValueError("must be https, or empty to check no names")
     return text.lower() == "https"
@@ -476,8 +477,11 @@ def is_of_security(name: str) -> bool:
 
 
 def login_options(text: str, mechanism: str) -> dict[str, Any]:
-    """Return options of clients for `sasl.jaas.config`: those for PLAIN, SCRAM and GSSAPI. Raises
-    ValueError for other mechanisms, and what `read_login` raises."""
+    """Return the options of clients for the credentials in `text`, the value of `sasl.jaas.config`.
+
+    Supports PLAIN, SCRAM and GSSAPI. Raises ValueError for other mechanisms, and the errors of
+    `read_login`.
+    """
     login = read_login(text, mechanism)
     names = {
         "username": "sasl_plain_username",

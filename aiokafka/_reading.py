@@ -192,7 +192,8 @@ class FetchSpec(NamedTuple):
 
 
 def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[FetchTopic]:
-    """Return these partitions grouped by topic, as in a request, in the given order."""
+    """Return `entries` grouped by topic, as a Fetch request needs them. The order of `entries` is
+    kept."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for tp, spec in entries:
         # A deleted topic and a recreated topic have the same name and different ids.

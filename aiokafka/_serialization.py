@@ -1,9 +1,9 @@
 """Calls the application's serializers and deserializers.
 
-Each call may return its result or an awaitable, so the callers pass what it returns to
+A serializer may return its result or an awaitable, so callers pass its return value to
 `first_step()`. Most awaitables never wait, for example because a schema is cached. `first_step()`
-then returns their result without a detour over the event loop, and the caller goes on as with a
-plain function.
+then returns their result at once, without the event loop, as if the serializer were no coroutine
+function.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ __all__ = [
 
 
 FAILURES: tuple[type[BaseException], ...] = (Exception, CancelledError)
-"""Exceptions by which a deserializer fails, when it is called and in its first step. CancelledError
-is one of them: it comes from a cancelled task that the deserializer asks for its result. It cannot
-come from a cancellation of the task that reads: that is raised only where this task waits, and a
-first step does not wait."""
+"""The exceptions that a deserializer may raise when it is called or in its first step. It raises
+CancelledError if it calls `result()` of a cancelled task. This CancelledError never cancels the
+reading task: asyncio cancels a task only where the task waits, and a first step does not wait."""
 
 
 # -- awaitables
@@ -86,8 +85,9 @@ class Suspended(Exception):
 
 
 def first_step(result: Any) -> Any:
-    """Run an awaitable up to its first suspension, in the task of the caller. Return its result, or
-    raise its exception. Raises Suspended if it waits. Return anything but an awaitable as it is."""
+    """Return `result` if it is no awaitable. Otherwise run the awaitable up to its first
+    suspension, in the task of the caller, and return its result or raise its exception. Raises
+    Suspended if the awaitable waits."""
     if type(result) is CoroutineType:
         return _cpython.first_step(result, Suspended)
     if not inspect.isawaitable(result):
@@ -177,7 +177,7 @@ def _adapt(given: Any, name: str) -> tuple[Callable[..., Any] | None, bool]:
 
 
 class SuspendedRecord(Exception):
-    """The deserializer of a record waits. The RecordReader stays before the record.
+    """The deserializer of a record waits. The RecordReader has not moved past the record yet.
 
     The task that reads has to await `finish()`, before it awaits anything else; then
     `RecordReader.accept()` returns the record.
@@ -196,7 +196,7 @@ class SuspendedRecord(Exception):
             record: The record with the bytes of its key and value.
             part: The part that waits, "key" or "value".
             suspended: The awaitable of the deserializer, or OneTurn() to let other tasks run.
-            key: The key, if it is the value that waits.
+            key: The deserialized key, if `part` is "value".
             value_deserializer: A result of `adapt_deserializer()`.
         """
         super().__init__(f"the {part} deserializer waits")
@@ -244,7 +244,8 @@ class OneTurn:
 def deserialize(
     deserializer: Callable[..., Any], record: ConsumerRecord[Any, Any], part: str, data: Any
 ) -> Any:
-    """Call a result of `adapt_deserializer()` for the key or value of `record`."""
+    """Call `deserializer`, which `adapt_deserializer()` returned, for the key or value of `record`.
+    `data`: the bytes of this key or value."""
     if type(deserializer) is ContextDeserializer:
         return deserializer(data, record, part)
     return deserializer(data)
@@ -325,8 +326,9 @@ class UnreadableRecords:
 def unreadable_records(
     policy: str, log: SubjectLog, meter: ConsumerMeter | ShareMeter, skipped: str
 ) -> UnreadableRecords | None:
-    """Return the handler of unreadable records for an `on_deserialization_error`; None if their
-    errors are raised. `skipped`: what happens to the records with "skip", for the log."""
+    """Return the handler of unreadable records for `policy`, the value of
+    `on_deserialization_error`; None for "raise". `skipped` is a text for the log: what happens to
+    the records with "skip"."""
     if policy == "raise":
         return None
     is_kept = policy == "raw"

@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     Given = TypeVar("Given", bound=Any, contravariant=True)
 
     class Serializer(Protocol[Given]):
-        """A function that converts a key or a value to bytes; it may be `async`. Its second
-        parameter, the context, needs a default value for type checkers."""
+        """A function that converts a key or a value to bytes; it may be `async`. A second
+        parameter `ctx`, for the context, needs a default value to pass type checkers."""
 
         def __call__(self, data: Given, /) -> bytes | Awaitable[bytes | None] | None: ...
 

@@ -106,7 +106,8 @@ class AbstractSaslMechanism(abc.ABC):
     """A SASL mechanism of the application, for the option `sasl_mechanism`.
 
     One object serves all connections of its clients. Each authentication, also a reauthentication,
-    iterates over `exchange`, so keep the state of one authentication in the local variables there.
+    iterates over `exchange`, so keep the state of one authentication in local variables of
+    `exchange`.
     """
 
     name: str

@@ -374,8 +374,8 @@ class ClusterMetadata:
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 
     def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Return the `topics` without known partitions whose last response had a retriable error:
-        they do not exist now, but may be created."""
+        """Return those of `topics` that have no known partitions, and a retriable error in the last
+        response: they do not exist now, but may be created."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -420,7 +420,7 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
-        # Only responses about all topics show that a topic which they lack no longer exists.
+        # Only responses about all topics of the cluster can show that a topic no longer exists.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])
@@ -438,7 +438,8 @@ class ClusterMetadata:
         node_id: int | None,
         topics: Iterable[str],
     ) -> dict[str, frozenset[int]]:
-        """Return the next `_denied_by`: the brokers in whose last response a topic was unknown."""
+        """Return the new value of `_denied_by`: by topic, the brokers whose last response reported
+        the topic as unknown."""
         denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
         if node_id is None:
             return denied_by

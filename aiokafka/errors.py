@@ -69,7 +69,7 @@ class _Computed:
 
 
 def _protocol_name(cls: type[BrokerResponseError]) -> str:
-    # A class that shares the code of its base class has the name of the code.
+    # A subclass without an error code of its own has the name of the inherited code.
     name = kafka_errors[cls.errno].__name__
     for ending in ("Error", "Exception"):
         name = name.removesuffix(ending) or name
@@ -1076,7 +1076,7 @@ class VoterNotFound(BrokerResponseError, errno=127):
 
 
 class InvalidRegularExpression(BrokerResponseError, errno=128):
-    """The subscription pattern is not a valid regular expression of the broker (RE2J)."""
+    """The subscription pattern is not valid in RE2J, the regular expression syntax of brokers."""
 
 
 class RebootstrapRequired(BrokerResponseError, errno=129):

@@ -61,9 +61,10 @@ class ProducerInterceptor:
         metadata: RecordMetadata | None,
         error: BaseException | None,
     ) -> Awaitable[None] | None:
-        """Called when `record`, as it was sent, was written (`metadata`) or has failed (`error`).
+        """Called with the outcome of a record: `metadata` if it was written, `error` if it failed.
 
-        With `acks=0`, `metadata` and `error` are None. The method is called once for each record,
+        `record` has the changes of all `on_send` methods. With `acks=0`, `metadata` and `error` are
+        None if the record was sent. The method is called once for each record,
         also if `send` raises or is cancelled (`error` is then a CancelledError). If `send` is
         cancelled during an `on_send`, only the interceptors whose `on_send` was called get the
         record. Coroutines run one after the other in a task of the producer, each for 30 seconds at
@@ -102,8 +103,9 @@ class ConsumerInterceptor:
 
         While interceptors run, calls of `getone` and `getmany` in other tasks wait, and an
         interceptor must not call them: such a call, also in a task that the interceptor has
-        started, raises IllegalStateError. `position` stays before the records until the application
-        gets them. If a rebalance begins, the call waits for its end, and drops the records of
+        started, raises IllegalStateError. `position` does not advance past the records before the
+        application gets them. If a rebalance begins, the call waits for its end, and drops the
+        records of
         revoked partitions. If the timeout of `getmany` ends first, it returns {}, and the next call
         gets the records again.
         """

@@ -141,8 +141,8 @@ class ConsistentRandomPartitioner:
 
 
 class Murmur2RandomPartitioner:
-    """Chooses the same partition as "murmur2_random" of librdkafka: for keys, also empty ones, as
-    Java's client. Records with key None are distributed at random, one by one, while
+    """Chooses the same partition as "murmur2_random" of librdkafka, which hashes keys, also empty
+    keys, as Java's client does. Each record with key None goes to a random partition, while
     `DefaultPartitioner` fills a batch of one partition."""
 
     def __call__(

@@ -21,8 +21,8 @@ class MessageField(str, Enum):
 class SerializationContext:
     """Where a key or a value comes from, or goes to.
 
-    A serializer or deserializer gets it if the second positional parameter has the name `ctx`:
-    `serializer(value, ctx)`. This is the form of confluent-kafka, and the attributes are the same.
+    A serializer or deserializer gets the context if its second positional parameter has the name
+    `ctx`: `serializer(value, ctx)`. The signature and the attributes are those of confluent-kafka.
     """
 
     __slots__ = ("field", "headers", "topic")

@@ -65,7 +65,7 @@ class BrokerAddress:
 
 
 class Dialed:
-    """The result of a `dialer` that also says which host name the broker's TLS certificate has.
+    """A result of a `dialer`: where to connect, and the host name in the broker's TLS certificate.
 
     Args:
         to: An address to connect to instead, as (host, port) or "host:port"; a connected socket; or

@@ -73,8 +73,9 @@ _MEBIBYTE = 1024 * 1024
 # Maximum number of records that one call of `getmany()` returns, and that are then applied without
 # letting other tasks run.
 _BATCH = 500
-# Milliseconds that a call of `getmany()` waits. Behind the last record there may be transaction
-# markers only: positions that pass them wake no call, so they are checked after each call.
+# Milliseconds that a call of `getmany()` waits. The last record may be followed by transaction
+# markers. A call does not return when the position passes a marker, so the positions are checked
+# after each call.
 _IDLE_MS = 200
 _AWAITED_MS = 50
 # Seconds after which end offsets are looked up again, if a table does not reach them.
@@ -225,7 +226,7 @@ class ChangeStream(Generic[TableKey, TableValue]):
         return change
 
     async def aclose(self) -> None:
-        """Drop the changes that were not read, and get no more."""
+        """Drop the unread changes, and end the iteration."""
         self._queue.clear()
         self._failure = None
         self._end()
@@ -263,7 +264,7 @@ class ChangeStream(Generic[TableKey, TableValue]):
 
 
 class _Partition(Generic[TableKey, TableValue]):
-    """The reading of one partition.
+    """The state of the reading of one partition.
 
     - `position`: offset of the first record that was not applied; None before the first record is
       known, and when the position is lost. Without a position, the partition is paused or not
@@ -299,7 +300,8 @@ class _Partition(Generic[TableKey, TableValue]):
         self.position = offset
 
     def lose(self) -> None:
-        """Forget the position. The next records are those of the beginning, and go to `shadow`."""
+        """Forget the position. The next records come from the beginning of the partition, and are
+        applied to `shadow`."""
         self.position = None
         self.generation += 1
         self.shadow, self.shadow_bytes = {}, 0
@@ -352,9 +354,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     partitioners put them. Partitions that are added to the topic are found within
     `metadata_max_age_ms`.
 
-    If the log of a partition was truncated, has lost the position by retention, or if the topic was
-    deleted and created again, the partition is read from the beginning: the table keeps the old
-    entries until the end is reached, then the differences are applied as changes. While a topic is
+    A partition is read from the beginning again if its log was truncated, if retention deleted the
+    record at the position, or if the topic was deleted and created again. The table keeps the old
+    entries until the end is reached; then the differences are applied as changes. While a topic is
     deleted, the table keeps its entries.
 
     A record with an unhashable key, without a key, or that cannot be deserialized fails the table:
@@ -613,10 +615,10 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         return self.snapshot(), changes
 
     async def read_to_end(self) -> None:
-        """Wait until the table has all records that are in the topic now, such as records whose
-        sending this program has awaited. With "read_committed", the end is the last stable offset:
-        brokers move it behind a transaction shortly after `commit_transaction()` has returned, so
-        use `read_past()` for records of own transactions.
+        """Wait until the table has all records that are in the topic now, including records whose
+        delivery this program has awaited. With "read_committed", the end is the last stable offset.
+        A broker moves it past a transaction shortly after `commit_transaction()` has returned, so
+        use `read_past()` for records of your own transactions.
 
         Raises KafkaTimeoutError if a leader does not respond within `default_api_timeout_ms`; the
         error that has ended the table; ConsumerStoppedError when stopped; IllegalStateError before
@@ -627,9 +629,9 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         await self._reach_all_ends()
 
     async def read_past(self, *written: RecordMetadata) -> None:
-        """Wait, without limit, until the table has these records, which `AIOKafkaProducer.send()`
-        has returned: of a transaction that was just committed, for example. Also returns for
-        records of an aborted transaction, which the table then has left out.
+        """Wait, without limit, until the table has the records of `written`: results of
+        `AIOKafkaProducer.send()`, for example of a transaction that was just committed. If the
+        transaction was aborted, return when the table has skipped the records.
 
         Raises ValueError for records of another topic, or without an offset (`acks=0`); the error
         that has ended the table; ConsumerStoppedError when stopped; IllegalStateError before the
@@ -713,7 +715,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             try:
                 found = await self._consumer.getmany(timeout_ms=wait, max_records=_BATCH)
             except (OffsetOutOfRangeError, NoOffsetForPartitionError) as error:
-                # Without a position, a partition is in a recreated topic.
+                # NoOffsetForPartitionError: the topic of the partition was recreated.
                 self._on_lost_positions(error)
                 await asyncio.sleep(_PAUSE)
                 continue
@@ -949,15 +951,15 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     async def _find_gaps(
         self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the positions that have no record between them and the end.
+        """Return the positions of the partitions that have no record between position and end.
 
         Compaction removes values that were replaced. If an unclean leader election then loses the
-        values in their place, the log ends with offsets without a record. No fetch moves a position
-        behind them.
+        new values, the log ends with offsets that have no record. No fetch moves a position past
+        such offsets.
 
-        An empty fetch of the table's own consumer does not prove that: with many partitions, a
-        response may be full before it comes to this one, or a quota delays it. So each partition is
-        fetched alone.
+        An empty fetch of the table's own consumer does not prove that there is no record: with many
+        partitions, a response may be full before it reaches this partition, or a quota may delay
+        it. So each partition is fetched alone.
         """
         gaps: dict[TopicPartition, int] = {}
         plain = {"key_deserializer": None, "value_deserializer": None, "interceptors": ()}
@@ -977,7 +979,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     async def _fetch_end(
         self, probe: aiokafka.AIOKafkaConsumer[Any, Any], tp: TopicPartition
     ) -> int:
-        """Return the end that the first fetch finds, and move the position behind its records."""
+        """Return the end offset in the first fetch response, and move the position past the records
+        of that response."""
         end = None
         while end is None:
             self._check_running()

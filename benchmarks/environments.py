@@ -36,7 +36,7 @@ _IS_OURS = (OURS, OURS_ASSIGNED, OURS_UVLOOP)
 
 _CODECS = ("lz4", "zstandard", "python-snappy")
 _PACKAGES = {
-    OURS: ("crc32c", "packaging", "uvloop", *_CODECS),
+    OURS: ("crc32c", "packaging", "uvloop", "opentelemetry-sdk>=1.30", *_CODECS),
     AIOKAFKA: ("aiokafka==0.14.0", *_CODECS),
     CONFLUENT: ("confluent-kafka",),
     KAFKA_PYTHON: ("kafka-python>=3", *_CODECS),
@@ -77,16 +77,16 @@ def python_of(client: str) -> str:
     name = OURS if client in _IS_OURS else CONFLUENT if client == CONFLUENT_ASYNCIO else client
     folder = WORK_FOLDER / f"{name}-{sys.version_info[0]}.{sys.version_info[1]}"
     python = folder / "bin" / "python"
-    done = folder / ".installed"
-    if not done.exists():
+    done, packages = folder / ".installed", "\n".join(_PACKAGES[name])
+    if not done.exists() or done.read_text() != packages:
         venv.create(folder, with_pip=True, clear=True)
         install = [str(python), "-m", "pip", "install", "-q", *_PACKAGES[name]]
         subprocess.run(install, check=True)
         if name == OURS:
             # The sources and extensions of here, found as fast as an installed package is.
-            packages = next(folder.glob("lib/python*/site-packages"))
-            (packages / "ours.pth").write_text(f"{CLIENTS.parent.parent}\n")
-        done.touch()
+            installed = next(folder.glob("lib/python*/site-packages"))
+            (installed / "ours.pth").write_text(f"{CLIENTS.parent.parent}\n")
+        done.write_text(packages)
     return str(python)
 
 

@@ -69,7 +69,7 @@ _SIZES = (10, 100, 1_024, 10_240, 102_400, 1_048_576)
 SERIES = (
     Series(
         name="read-partitions",
-        title="Reading 200,000 records of 100 B from more and more partitions",
+        title="Reading 200,000 records of 100 B from an increasing number of partitions",
         x="partitions",
         unit="CPU s of the process",
         xs=_PARTITIONS,
@@ -81,7 +81,7 @@ SERIES = (
     ),
     Series(
         name="write-partitions",
-        title="Writing 200,000 records of 100 B to more and more partitions",
+        title="Writing 200,000 records of 100 B to an increasing number of partitions",
         x="partitions",
         unit="CPU s of the process",
         xs=_PARTITIONS,
@@ -92,7 +92,7 @@ SERIES = (
     ),
     Series(
         name="tasks",
-        title="More and more tasks in send_and_wait, 100 B",
+        title="An increasing number of tasks that call send_and_wait, 100 B",
         x="tasks",
         unit="CPU us a record",
         xs=(1, 8, 64, 512, 1_024, 8_192),
@@ -103,7 +103,7 @@ SERIES = (
     ),
     Series(
         name="read-sizes",
-        title="Reading larger and larger records",
+        title="Reading records of increasing size",
         x="bytes",
         unit="CPU us a record",
         xs=_SIZES,
@@ -115,7 +115,7 @@ SERIES = (
     ),
     Series(
         name="write-sizes",
-        title="Writing larger and larger records",
+        title="Writing records of increasing size",
         x="bytes",
         unit="CPU us a record",
         xs=_SIZES,
@@ -126,7 +126,7 @@ SERIES = (
     ),
     Series(
         name="members",
-        title="Members of one group in one process, until they share 100 partitions",
+        title="Members of one group in one process: CPU until they share 100 partitions",
         x="members",
         unit="CPU ms",
         xs=(1, 10, 50, 100),

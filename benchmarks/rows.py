@@ -88,7 +88,7 @@ def _getmany(
     more = f", {headers} headers" if headers else ""
     return Row(
         name=name,
-        title=f"getmany, 500 a call, {_bytes(size)}{more}, {_called(compression)}",
+        title=f"getmany, 500 records a call, {_bytes(size)}{more}, {_called(compression)}",
         workload="getmany",
         records=records,
         stored=records,
@@ -138,7 +138,7 @@ def _for_long(name: str, what: str, tasks: int = 1, **options: Any) -> Row:
     to_confluent = at_most(cpu, to=CONFLUENT), at_most(wall, "wall_after", to=CONFLUENT)
     return Row(
         name=f"send-long-{name}",
-        title=f"send without a pause, 100 B, {what}: beyond the first 32 MiB",
+        title=f"send without a pause, 100 B, {what}: after the first 32 MiB",
         workload="send_for_long",
         records=2_000_000,
         tasks=tasks,
@@ -151,9 +151,10 @@ def _for_long(name: str, what: str, tasks: int = 1, **options: Any) -> Row:
 
 
 def _commits(per_commit: int, records: int, cpu: float, wall: float, aiokafka: float) -> Row:
+    every = "each record" if per_commit == 1 else f"every {per_commit:,} records"
     return Row(
         name=f"commit-{per_commit}",
-        title=f"getone in a group, a commit after each {per_commit:,} records, 100 B",
+        title=f"getone in a group, a commit after {every}, 100 B",
         workload="commits",
         records=records,
         stored=records,
@@ -170,7 +171,7 @@ def _commits(per_commit: int, records: int, cpu: float, wall: float, aiokafka: f
 def _writing(per_transaction: int, records: int, cpu: float) -> Row:
     return Row(
         name=f"write-transactions-{per_transaction}",
-        title=f"transactions of {per_transaction:,} records without offsets, 100 B",
+        title=f"transactions of {_records(per_transaction)} without offsets, 100 B",
         workload="writing_transactions",
         records=records,
         clients=_NATIVE,
@@ -215,6 +216,10 @@ def _called(compression: str | None) -> str:
     return compression or "no compression"
 
 
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"
+
+
 def _bytes(size: int) -> str:
     return f"{size} B" if size < 1024 else f"{size // 1024} KiB"
 
@@ -222,7 +227,7 @@ def _bytes(size: int) -> str:
 def _share(mode: str, cpu: float) -> Row:
     return Row(
         name=f"share-{mode}",
-        title=f"share group, getmany, 500 a call, {mode} acknowledgement, 100 B",
+        title=f"share group, getmany, 500 records a call, {mode} acknowledgement, 100 B",
         workload=f"share_{mode}",
         records=1_000_000,
         stored=1_000_000,
@@ -257,7 +262,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="getmany-100-group",
-        title="getmany, 500 a call, 100 B, no compression, in a group",
+        title="getmany, 500 records a call, 100 B, no compression, in a group",
         workload="getmany_in_group",
         assigned="getmany",
         records=1_000_000,
@@ -331,7 +336,7 @@ ROWS: tuple[Row, ...] = (
     _commits(100, 100_000, 0.6, 1.0, 0.5),
     Row(
         name="handler",
-        title="getone, send_and_wait to another topic, commit for each record, 100 B",
+        title="for each record: getone, send_and_wait to another topic, commit; 100 B",
         workload="handler",
         records=2_000,
         stored=2_000,
@@ -363,7 +368,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="json-100",
-        title="getmany, 500 a call, values from JSON, 100 B",
+        title="getmany, 500 records a call, values from JSON, 100 B",
         workload="json_values",
         records=300_000,
         stored=300_000,
@@ -372,7 +377,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="getmany-100-tls",
-        title="getmany, 500 a call, 100 B, TLS",
+        title="getmany, 500 records a call, 100 B, TLS",
         workload="getmany",
         records=1_000_000,
         stored=1_000_000,
@@ -444,7 +449,7 @@ ROWS: tuple[Row, ...] = (
     _transactions("transactions-1000", 1000, 200_000, 0.8, 0.5),
     Row(
         name="tasks-64",
-        title="64 tasks in send_and_wait, 100 B",
+        title="64 tasks call send_and_wait, 100 B",
         workload="send_in_tasks",
         records=200_000,
         clients=(*_ON_LOOPS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO),
@@ -453,7 +458,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="tasks-1000",
-        title="1,000 tasks in send_and_wait, 100 B",
+        title="1,000 tasks call send_and_wait, 100 B",
         workload="send_in_tasks",
         confluent_workload="send_in_window",
         records=200_000,
@@ -482,7 +487,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="metadata-2000",
-        title="all topics and their partitions, of which one has 2,000; by call",
+        title="metadata of all topics, one of which has 2,000 partitions; for each call",
         workload="metadata",
         records=100,
         clients=_NATIVE,
@@ -491,7 +496,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="lone-send",
-        title="a lone send_and_wait, 100 B",
+        title="a single send_and_wait, 100 B",
         workload="lone_send",
         records=3_000,
         clients=(*_ON_LOOPS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON),
@@ -507,7 +512,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="lone-send-tls",
-        title="a lone send_and_wait, 100 B, TLS",
+        title="a single send_and_wait, 100 B, TLS",
         workload="lone_send",
         records=3_000,
         clients=_NATIVE,
@@ -518,7 +523,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="end-to-end",
-        title="producer to consumer, 1,000 a second, 100 B",
+        title="producer to consumer, 1,000 records a second, 100 B",
         workload="end_to_end",
         records=5_000,
         clients=(*_ON_LOOPS, AIOKAFKA, CONFLUENT),

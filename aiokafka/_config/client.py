@@ -33,8 +33,8 @@ ADDRESSES = '"host:port", several of them separated by commas, or a list of such
 
 
 def as_addresses(value: Any) -> tuple[tuple[str, int], ...]:
-    """Return addresses as (host, port) pairs without repeats, in the given order. Raises TypeError
-    or ValueError for anything but `ADDRESSES`."""
+    """Return addresses as (host, port) pairs without repeats, in the order of `value`. Raises
+    TypeError or ValueError for anything but `ADDRESSES`."""
     if isinstance(value, str):
         value = value.split(",")
     elif not isinstance(value, (list, tuple, Set)):
@@ -155,7 +155,7 @@ def _is_int(value: Any) -> bool:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Split `host:port`, `host`, `[ipv6]:port` or an IPv6 address; without a port, it is 9092.
+    """Split `host:port`, `host`, `[ipv6]:port` or an IPv6 address. The default port is 9092.
 
     As in the Java client, a listener name before the host (`SASL_SSL://host:port`) is ignored.
     Raises ValueError for other texts.

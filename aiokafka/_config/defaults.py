@@ -94,8 +94,8 @@ def _options_of(role: str) -> dict[str, Option]:
 
 
 class Defaults:
-    """Defaults that are in force, as returned by `defaults`. As a context manager, they end with
-    the block."""
+    """The result of a call of `defaults`: its values apply until `end()`, or until the end of a
+    `with` block."""
 
     def __init__(self, table: _Table) -> None:
         self._table = table
@@ -123,7 +123,7 @@ class Defaults:
         self.end()
 
 
-# The last ones come last. Only `Defaults` writes to this list.
+# In the order of the calls of `defaults()`. Only `Defaults` writes to this list.
 _in_force: list[Defaults] = []
 
 
@@ -138,11 +138,11 @@ def defaults(
 ) -> Defaults:
     """Set defaults of options for all clients that this process creates from now on.
 
-    For frameworks that do not pass on all options. The defaults apply in all threads and tasks, and
-    to all clients, whoever creates them. The first of these determines the value of an option: an
-    `override`, the argument of the constructor (also if it equals the declared default), a value
-    of `defaults`, a value in the file that the environment variable `AIOKAFKA_DEFAULTS` names, the
-    declared default. Among several calls of `defaults`, the last one wins.
+    Use it if a framework that creates clients does not pass on all options. The defaults apply to
+    all clients, in all threads and tasks. An option has the value of the first of these sources
+    that sets it: `defaults` with `override`; the argument of the constructor, even if it equals the
+    declared default; `defaults`; the file that the environment variable `AIOKAFKA_DEFAULTS` names;
+    the declared default. Among several calls of `defaults`, the last one wins.
 
     Args:
         override: Whether the values also replace explicit arguments of constructors, for
@@ -153,9 +153,9 @@ def defaults(
         admin: Options of admin clients.
         options: Options of all clients, such as `client_id`.
 
-    Returns an object that ends the defaults by `end()`, or as a context manager, at the end of its
-    block. Clients log the values that they have from defaults, and have them in
-    `health().defaults`.
+    Returns an object whose `end()` ends the defaults. As a context manager, the object ends the
+    defaults at the end of the block. Clients log the values that they take from defaults, and list
+    them in `health().defaults`.
 
     Raises TypeError for an unknown option or a value of a wrong type, ValueError for another value
     that is not accepted. A constructor raises the same errors if values contradict each other.
@@ -259,7 +259,8 @@ class _File:
             self._table.setdefault(each, {})[keyword] = made
 
     def _complete(self) -> None:
-        """As in Java, TLS without settings trusts the authorities of the system."""
+        """For TLS without settings, trust the certificate authorities of the system, as Java
+        does."""
         for role, values in list(self._table.items()):
             protocol = values.get("security_protocol")
             if protocol is not None and "SSL" in protocol.value and "ssl_context" not in values:
@@ -413,7 +414,8 @@ def _is_excluded(keyword: str, given: Mapping[str, Any]) -> bool:
 def _leave_out_unused(
     options: dict[str, Any], applied: dict[str, str], given: Mapping[str, Any]
 ) -> None:
-    """Remove the defaults for TLS and SASL from the options of a client without these."""
+    """Remove the defaults for TLS from the options of a client that does not use TLS, and those for
+    SASL from the options of a client that does not use SASL."""
     protocol = str(options.get("security_protocol", "PLAINTEXT"))
     for keyword in list(applied):
         is_unused = (keyword == "ssl_context" and "SSL" not in protocol) or (

@@ -677,7 +677,7 @@ def naming_defaults(applied: tuple[str, ...]) -> Iterator[None]:
 
 class _SignatureWithOptions(Signature):
     """A signature that is computed on first use, because few programs read it and a constructor has
-    some 60 options. Copies are plain signatures."""
+    some 60 options. Its copies are ordinary `Signature` objects."""
 
     __slots__ = ("_compute", "_computed")
 

@@ -48,12 +48,13 @@ __all__ = ["CONTROLLERS", "FATAL", "MOST_ASKED", "Discovery"]
 log = logging.getLogger("aiokafka.cluster")
 
 # Seconds without a response until the request is sent to the next broker. The first request stays
-# in flight until `request_timeout`, and then its connection is closed. Without a rebootstrap, the
-# last broker gets `request_timeout`, so that a slow broker can respond.
+# in flight until `request_timeout`, and then its connection is closed. If rebootstraps are disabled
+# (`metadata_recovery_rebootstrap_trigger_ms` None), the last broker gets `request_timeout`, so that
+# a slow broker can respond.
 _LONGEST_ASK = 10.0
 
-# With a deadline, a broker gets this fraction of the remaining time, if less than `_LONGEST_ASK`,
-# but at least `_LEAST` seconds.
+# With a deadline, a broker gets this fraction of the remaining time, but at least `_LEAST` and at
+# most `_LONGEST_ASK` seconds.
 _PART = 1 / 3
 _LEAST = 1.0
 
@@ -64,7 +65,7 @@ _PART_FOR_NAMES = 2 / 3
 # respond.
 _STAGGER = 0.5
 
-# After so many seconds with metadata from one broker only, request it from another broker: a broker
+# After this number of seconds with metadata from one broker only, request it from another: a broker
 # that has lost its connection to the cluster would send the same metadata forever. This is done
 # only if brokers send leader epochs (Metadata v7): without epochs, the client cannot tell which of
 # two responses is older, and outdated metadata would replace newer metadata.
@@ -84,7 +85,7 @@ CONTROLLERS = 2
 
 _FIRST_WITH_CONTROLLERS = 1
 
-# API key of DescribeQuorum, which every controller supports to which clients can connect.
+# API key of DescribeQuorum. Every controller that accepts connections of clients supports it.
 _DESCRIBE_QUORUM = 55
 
 FATAL = (*REFUSALS, UnsupportedVersionError)
@@ -124,8 +125,8 @@ class Discovery:
 
     def look_elsewhere(self) -> None:
         """Send the next refresh to another broker, with a short timeout, because a topic or leader
-        is missing. After `MOST_ASKED` brokers, the request may go to any broker except the last
-        again: the topic may not exist, so further brokers would not know it either."""
+        is missing. After `MOST_ASKED` brokers, begin again with all brokers except the last: the
+        topic may not exist, and then other brokers do not know it either."""
         if self._looks_elsewhere:
             return  # a caller may call this for each of many partitions
         self._looks_elsewhere = True
@@ -162,8 +163,8 @@ class Discovery:
         from a bootstrap server.
 
         `wanted` None means all topics. Doubted brokers come last. After `rebootstrap`, the
-        bootstrap servers come first. Raises the error of `ask_bootstrap_servers`; without a
-        rebootstrap, the KafkaError of the last broker.
+        bootstrap servers come first. Raises the error of `ask_bootstrap_servers`; if rebootstraps
+        are disabled, the KafkaError of the last broker.
         """
         order = self._by_doubt(self._candidates(pool, nodes))
         if self._begins_at_bootstrap:
@@ -197,8 +198,8 @@ class Discovery:
         """Send Metadata to one candidate after the other, then to the bootstrap servers, until one
         responds. Return its node id (None for a bootstrap server) and the response.
 
-        Without a rebootstrap (`metadata_recovery_rebootstrap_trigger_ms` None), raise the error of
-        the last candidate instead of trying the bootstrap servers.
+        If rebootstraps are disabled (`metadata_recovery_rebootstrap_trigger_ms` None), raise the
+        error of the last candidate instead of trying the bootstrap servers.
         """
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
@@ -248,8 +249,8 @@ class Discovery:
         cannot be used now (`ConnectionPool.is_held_up`).
 
         Leave out brokers without a connection that are in the reconnect backoff: if no other broker
-        responds, the bootstrap servers are tried. If they are not
-        (`metadata_recovery_rebootstrap_trigger_ms` is None), include these brokers, too.
+        responds, the bootstrap servers are tried. If rebootstraps are disabled
+        (`metadata_recovery_rebootstrap_trigger_ms` None), include the brokers in the backoff.
         """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]
@@ -278,7 +279,7 @@ class Discovery:
         """
         now = asyncio.get_running_loop().time()
         is_over = self._sends_epochs and now - self._responder_since >= _LONGEST_TRUST
-        # A check has a short timeout, unless there is another reason for a doubt.
+        # A check has a short timeout, unless `doubt` was called as well (step 2).
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
         self._is_check = may_check and self.responder in candidates
         if is_over:
@@ -331,7 +332,7 @@ class Discovery:
         return response
 
     async def resolve_any(self, deadline: float) -> None:
-        """Resolve the names of all bootstrap servers; return with the first that has an address.
+        """Resolve the names of all bootstrap servers; return as soon as one of them has an address.
         Behind a dialer or a proxy, which resolve the names themselves, return at once.
 
         Raises KafkaConnectionError with the reason of every name, or of the function that returns
@@ -417,8 +418,8 @@ class Discovery:
     async def _ask_source(self, source: Callable[[], Any], deadline: float) -> None:
         """Get the bootstrap servers from the application's function.
 
-        Raises KafkaConnectionError if the function fails before it has ever returned servers. Later
-        the last servers stay, and a warning is logged: they may still respond.
+        Raises KafkaConnectionError if the function fails at its first call. After a later failure,
+        keeps the servers that it returned last, which may still respond, and logs a warning.
         """
         what = "the function given as bootstrap_servers"
         try:

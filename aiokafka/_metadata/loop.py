@@ -114,7 +114,7 @@ class AbsenceLog:
             if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
             elif name in used:
-                # The topic has a temporary error now: log it when it is there.
+                # The topic has a temporary error now: log later that the topic can be used again.
                 self._logged[name] = logged[name]
         return undecided
 
@@ -453,10 +453,10 @@ class MetadataLoop:
         return waiter
 
     def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
-        """Return a future whose result is whether the next refresh succeeds, and `topics` are known
-        afterwards.
+        """Return a future. Its result is True if the next refresh succeeds, and all `topics` are
+        known afterwards.
 
-        Requests the unknown ones of `topics`. If all are known, this call causes no refresh: the
+        Requests the unknown topics. If all topics are known, this call causes no refresh: the
         caller has to request one.
         """
         waiter: asyncio.Future[bool] = self._loop.create_future()
@@ -567,9 +567,9 @@ class MetadataLoop:
 
     async def refresh(self, pool: ConnectionPool) -> None:
         """Get a response from a broker, or else from the bootstrap servers, and replace the
-        snapshot. Then close connections to former addresses of brokers; to all brokers if the
-        cluster id has changed, or a broker has required a rebootstrap. Store the error of a failure
-        in `error`, and raise nothing.
+        snapshot. Then close the connections to former addresses of brokers. If the cluster id has
+        changed, or a broker has required a rebootstrap, close the connections to all brokers. Store
+        the error of a failure in `error`, and raise nothing.
         """
         self.asked += 1
         # Clear the pending requests before Metadata is sent: a refresh that is requested later may

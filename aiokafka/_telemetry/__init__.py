@@ -289,7 +289,7 @@ class TelemetryReporter:
 
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
         """Evaluate the error code of a PushTelemetry response; return the seconds until the next
-        call of `_step`. Raises the error, except for the four codes that this method names."""
+        call of `_step`. Raises any other error than the four that this method handles."""
         error = for_code(code)
         # The broker does not know the subscription, or rejects the codec: request a subscription
         # at once.
@@ -411,10 +411,10 @@ class Reporting:
         subscribe to them by their `telemetry_name`.
 
         `source` is called before each push and returns `Metric` objects: counters and gauges. It
-        must not block. A metric with the name of one of the client's own is left out. If `source`
-        raises, or returns anything else, its metrics are missing from this push, and a warning is
-        logged. The metrics are not in `metrics()`. A source that is already registered is not
-        registered again.
+        must not block. A metric is left out if the client has a metric with the same name. If
+        `source` raises, or returns anything else, its metrics are missing from this push, and a
+        warning is logged. The metrics are not in `metrics()`. A source that is already registered
+        is not registered again.
 
         Raises TypeError if `source` is not callable.
         """

@@ -210,8 +210,8 @@ class Subscription(NamedTuple):
         return name.startswith(self.prefixes)
 
     def codec(self, refused: Collection[int]) -> int:
-        """Return the number of the codec to use: the one that the broker prefers, among those that
-        are installed here and not in `refused`; without such a codec, that of no compression."""
+        """Return the id of the codec to use: the first of `codecs` that is installed here and not
+        in `refused`; without such a codec, the id of "no compression"."""
         for codec in self.codecs:
             if codec not in refused and _is_usable(codec):
                 return codec

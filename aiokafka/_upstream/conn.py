@@ -23,8 +23,8 @@ log = logging.getLogger("aiokafka.conn")
 
 
 class CloseReason(enum.IntEnum):
-    """The reasons for which aiokafka 0.14 closes a connection. We do not use them: our failed
-    requests raise errors that have the reason in their text."""
+    """The reasons for which aiokafka 0.14 closes a connection. This package does not use them: its
+    failed requests raise errors that have the reason in their text."""
 
     CONNECTION_BROKEN = 0
     CONNECTION_TIMEOUT = 1

@@ -699,7 +699,7 @@ class MetadataRequest(
 
     Args:
         topics: The topic names; None requests all topics, an empty list no topics.
-        allow_auto_topic_creation: Whether the broker may create missing topics; None is True.
+        allow_auto_topic_creation: Whether the broker may create missing topics; None means True.
     """
 
     def __init__(

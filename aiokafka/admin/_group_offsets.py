@@ -135,8 +135,8 @@ class _OneGroupOnlyError(UnsupportedVersionError):
 def offset_fetch_request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
     """Return an OffsetFetchRequest for these groups.
 
-    Raises UnsupportedVersionError if this version cannot request several groups, only stable
-    offsets, or all partitions of a group.
+    Raises UnsupportedVersionError if this version of the request does not support what is wanted:
+    several groups, `require_stable`, or all partitions of a group.
     """
     if version < _FIRST_OF_SEVERAL and len(wanted) > 1:
         raise _OneGroupOnlyError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
@@ -529,8 +529,8 @@ class OffsetReset(Value):
     old: int | None
     #: The committed offset after the reset.
     new: int
-    #: Whether the offset by the rule was before the first record or after the end of the partition,
-    #: so that `new` is the first offset or the end.
+    #: Whether the rule gave an offset outside the log, so that `new` is the first offset or the end
+    #: of the partition instead.
     clamped: bool
 
 
@@ -557,12 +557,13 @@ async def reset_offsets(
 ) -> dict[TopicPartition, OffsetReset]:
     """Reset the offsets of these partitions and of all partitions of these topics.
 
-    If both are None, resets all partitions with a committed offset (for COPY: in the copied group).
-    Returns the old and the new offset of each partition. With `dry_run`, nothing is changed.
+    If `partitions` and `topics` are None, resets all partitions with a committed offset; for COPY,
+    those with a committed offset in the copied group. Returns the old and the new offset of each
+    partition. With `dry_run`, nothing is changed.
 
     Raises NonEmptyGroup if the group has members, except with `dry_run`. If `partitions` and
-    `topics` are None, raises GroupIdNotFound if the group does not exist; for COPY, if the copied
-    group has no offsets. Raises the errors of partitions like `outcome`.
+    `topics` are None, raises GroupIdNotFound for a group that does not exist; for COPY, raises it
+    for a copied group without offsets instead. Raises the errors of partitions like `outcome`.
     """
     exists = await _check_empty(router, group_id, dry_run, deadline)
     named = await _named(router, partitions, topics, deadline)

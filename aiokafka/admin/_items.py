@@ -53,13 +53,13 @@ async def settle(
 ) -> dict[K, V]:
     """Return the value of each item, in the order of `items`.
 
-    `ask` sends the requests for the items that it is given, and returns a value or an error for
-    each; an error that `ask` raises is the error of all these items. `ask` must end at the deadline
-    (loop time) by itself, so that the values of other items are kept.
+    `ask(items)` sends the requests about these items, and returns a value or an error for each
+    item. If `ask` raises an error, this is the error of all these items. `ask` must end at the
+    deadline (loop time) by itself, so that the values of other items are kept.
 
-    Items with a retriable error are given to `ask` again after a backoff, until the deadline. Not
-    retried are KafkaTimeoutError, errors of the types `final`, and items for which `is_final`
-    returns True.
+    After a backoff, `ask` is called again with the items that have a retriable error, until the
+    deadline. An item is not retried if its error is a KafkaTimeoutError or of one of the types
+    `final`, or if `is_final(item)` returns True.
 
     Raises the same errors as `outcome`. If the first call of `ask` raises an error that is neither
     retriable nor a KafkaTimeoutError, raises it at once. With `fail_fast`, raises the first error
@@ -121,8 +121,8 @@ def outcome(found: Outcomes[K, V]) -> dict[K, V]:
     """Return the values if no item failed. Otherwise raise:
 
     - with a single item, its error;
-    - if no item has a value, and all errors are that the broker does not support the request, one
-      of these errors;
+    - if all items failed because the broker does not support the request, one of these errors
+      (UnsupportedVersionError or UnsupportedEndpointType);
     - in all other cases AdminItemsError, with all errors and all values.
     """
     errors = {item: each for item, each in found.items() if isinstance(each, KafkaError)}

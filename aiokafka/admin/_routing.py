@@ -226,8 +226,8 @@ class Router:
                     self._client.request_metadata(why)
                 denials.add(node_id)
                 if controller is not None:
-                    # No other node can serve the call, so the node that the metadata names is tried
-                    # again, even after a failure, unless new metadata names another one.
+                    # Only the controller can serve the call. So try the controller of the metadata
+                    # again, even if it has failed before.
                     failed.discard(controller.nodeId)
                 raise NotControllerError(f"node {node_id}")
             call.check(response)
@@ -270,10 +270,9 @@ class Router:
         """Return a function that calls `send`, but raises RequestTimedOutError early, after half of
         the remaining time or half of `request_timeout_ms`, whichever is longer.
 
-        If the node is down, the next attempt finds the node that has replaced it. Only requests
-        sent before the first of these timeouts end early: later requests have all the remaining
-        time, so that a node that is only slow can respond. Do not use this for changes: a slow node
-        would make the change twice.
+        If the node is down, the next attempt finds the node that has replaced it. After the first
+        timeout, new requests have all the remaining time, so that a node that is only slow can
+        respond. Do not use this for changes: a slow node would make the change twice.
         """
         loop = asyncio.get_running_loop()
         has_timed_out = False
@@ -294,7 +293,7 @@ class Router:
         return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
-        """Return metadata that has the controllers as its brokers, and no topics."""
+        """Return metadata without topics. Its brokers are the controllers."""
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
@@ -336,10 +335,10 @@ class Router:
         """Send once, in the newest version that client and broker support.
 
         Raises RequestTimedOutError at the deadline (loop time), or `request_timeout_ms` after
-        sending if that is earlier. While the broker throttles the client, both are extended, at
-        most to `end`, the end of the whole call (default: the deadline). Raises KafkaTimeoutError
-        without sending if `end` has passed. Raises UnsupportedEndpointType if all requests go to
-        controllers, and controllers do not serve this request.
+        sending if that is earlier. While the broker throttles the client, both limits are extended,
+        at most to `end`, the end of the whole call (default: the deadline). Raises
+        KafkaTimeoutError without sending if `end` has passed. Raises UnsupportedEndpointType if all
+        requests go to controllers, and controllers do not serve this request.
         """
         if self.is_for_controllers:
             refuse(call.request)
@@ -397,8 +396,8 @@ class Router:
         return await self._retry(within(deadline + _LATE, attempt), deadline)
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Repeat `attempt` as `retry` does, but do not cancel it: it must end by the deadline
-        itself, as `send` does."""
+        """Repeat `attempt` as `retry` does, but do not cancel it: `attempt` itself must end at the
+        deadline, as `send` does."""
         backoff = self.backoff()
         try:
             return await until(deadline, attempt, lambda _: backoff.next())
@@ -454,14 +453,15 @@ def remaining_ms(deadline: float) -> int:
 
 
 def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:
-    """Return the error of an error code; None for code 0. `what` names the item in its text."""
+    """Return the error of an error code; None for code 0. `what`: the item, for the error text."""
     if not code:
         return None
     return for_code(code)(f"{what}: {message}" if message else str(what))
 
 
 def raise_for(code: int, message: str | None, what: Any) -> None:
-    """Raise the error of an error code, unless the code is 0. `what` names the item in its text."""
+    """Raise the error of an error code, unless the code is 0. `what`: the item, for the error
+    text."""
     error = error_of(code, message, what)
     if error is not None:
         raise error
@@ -589,7 +589,7 @@ def _call(
 
 
 def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
-    """Keep only these topics in a response, in their order; add missing topics as unknown.
+    """Keep only `topics` in a response, in the order of `topics`; add missing topics as unknown.
 
     Without `topics` (None or empty), return the response unchanged.
     """

@@ -316,8 +316,8 @@ def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     each: AclDescription | DeleteAclsMatchingAcl,
 ) -> AclBinding:
-    """Return the entry `each` of `resource`. A response to DeleteAcls has both in one object, so
-    the arguments are the same."""
+    """Return the entry `each` for the resource `resource`. In a response to DeleteAcls, one object
+    has the fields of both: pass it as both arguments."""
     return AclBinding(
         ResourcePattern(
             ResourceType(resource.resource_type),

@@ -308,8 +308,9 @@ class Brokers(AdminApi):
             validate_only: only check whether the levels could be changed (Kafka 3.3).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        If one level cannot be changed, none is; before Kafka 4.0, the others may be changed. Raises
-        the first error, such as InvalidUpdateVersion or FeatureUpdateFailed.
+        All levels are changed, or none of them. Before Kafka 4.0, some levels may be changed even
+        if others cannot be changed. Raises the first error, such as InvalidUpdateVersion or
+        FeatureUpdateFailed.
         """
         wanted = {
             as_text("levels: name", name): as_int(f"levels: {name}", level, 0)
@@ -394,8 +395,8 @@ class Brokers(AdminApi):
 
         Args:
             voter_id: the node id of the controller.
-            directory_id: the id of the directory with its metadata log, from `meta.properties`
-                there.
+            directory_id: the id of the directory with the controller's metadata log; the file
+                `meta.properties` in this directory contains the id.
             listeners: (name, host, port) of the listeners to which other controllers connect.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 

@@ -511,7 +511,7 @@ class AIOKafkaAdminClient(Reporting):
         """Increase the numbers of partitions of topics to the given totals.
 
         Raises the first error of a topic, such as InvalidPartitionsError. Other topics of the call
-        may have been changed even so.
+        may have been changed nevertheless.
         """
         from aiokafka.admin import _upstream_calls
 
@@ -558,7 +558,7 @@ class AIOKafkaAdminClient(Reporting):
         """Delete the records before an offset; return the first remaining offset of each partition.
 
         Raises the first error of a partition, such as OffsetOutOfRangeError. Records of other
-        partitions may have been deleted even so.
+        partitions may have been deleted nevertheless.
         """
         from aiokafka.admin import records
 
@@ -705,9 +705,9 @@ class AIOKafkaAdminClient(Reporting):
         """Remove static members from a classic group before their sessions expire (KIP-345, Kafka
         2.4).
 
-        The group rebalances at once. A removed member that still runs rejoins; if another member
-        has joined with its `group_instance_id` meanwhile, it fails with FencedInstanceId. `reason`
-        is for the broker's log (KIP-800). If the group has no member with one of the
+        The group rebalances at once. A removed member that still runs rejoins; it fails with
+        FencedInstanceId if another member has joined with its `group_instance_id` meanwhile.
+        `reason` is for the broker's log (KIP-800). If the group has no member with one of the
         `group_instance_ids`, raises UnknownMemberIdError after removing the other members.
         """
         from aiokafka.admin import _upstream_groups

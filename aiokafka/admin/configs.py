@@ -103,7 +103,7 @@ class ConfigSetting(Value):
     is_read_only: bool
     """Whether a request cannot change the setting: it needs a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """The values from all sources, the one that takes effect first; empty unless requested."""
+    """The values from all sources. The first value takes effect. Empty unless requested."""
     documentation: str | None = None
     """Kafka's description of the setting; None unless requested, and before Kafka 2.6
     (KIP-569)."""
@@ -176,8 +176,8 @@ def text_of(name: str, value: object) -> str:
 
 
 def changes_of(argument: str, changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
-    """Return each change as a `ConfigChange` whose value is a str. A plain value becomes SET, None
-    becomes DELETE."""
+    """Return each change as a `ConfigChange` whose value is a str. A str, number or bool becomes
+    SET, None becomes DELETE."""
     found = {}
     for name, change in items_of(argument, changes):
         what = f"{argument}: {as_text(f'{argument}: name', name)}"
@@ -305,8 +305,8 @@ class Configs(AdminApi):
         """Return the resources that can have settings (Java: listConfigResources).
 
         Args:
-            types: the types of resources; by default all. Before Kafka 4.1 (KIP-1142) brokers list
-                only CLIENT_METRICS, from Kafka 3.7 on (KIP-1000).
+            types: the types of resources; by default all types. Kafka 3.7 to 4.0 can list only
+                CLIENT_METRICS (KIP-1000), Kafka 4.1 can list all types (KIP-1142).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None
@@ -353,7 +353,8 @@ async def describe_configs(
     include_documentation: bool,
     deadline: float,
 ) -> dict[ConfigKey, Settings]:
-    """Return the settings of each resource by name: those named in `wanted`, or all for None."""
+    """Return the settings of each resource by name. `wanted` has the names of the settings to
+    return for each resource; None for all settings."""
 
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, Settings]:
         def build(version: int) -> wire.DescribeConfigsRequest:

@@ -87,8 +87,8 @@ class ResourceType(_Known):
 class PatternType(_Known):
     """How the name of an ACL entry is compared with the name of a resource.
 
-    ANY and MATCH are for filters. ANY selects entries with exactly this name, of both types. MATCH
-    selects all entries that apply to a resource of this name.
+    ANY and MATCH are for filters. ANY selects LITERAL and PREFIXED entries with exactly this name.
+    MATCH selects all entries that apply to a resource of this name.
     """
 
     UNKNOWN = 0

@@ -178,7 +178,7 @@ class Groups(AdminApi):
 
         Raises the error of a single group, such as NonEmptyGroup or GroupIdNotFound (also if the
         response to a first attempt was lost); AdminItemsError if one of several groups fails. Since
-        Kafka 4.4, the text has the broker's reason.
+        Kafka 4.4, the text of the error contains the broker's reason.
         """
         names = as_names("group_ids", group_ids)
         deadline = self._deadline(timeout_ms)
@@ -296,8 +296,8 @@ class Groups(AdminApi):
 
         The broker deletes a group that has neither members nor offsets any more. Raises the error
         of a single partition, such as GroupSubscribedToTopic; AdminItemsError if one of several
-        partitions fails. Raises GroupIdNotFound if the group does not exist; a first attempt, whose
-        response was lost, may have deleted its last offset.
+        partitions fails. Raises GroupIdNotFound if the group does not exist (also if the response
+        to a first attempt was lost, and that attempt has deleted the last offset of the group).
         """
         group_id, wanted = as_text("group_id", group_id), as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
@@ -324,13 +324,13 @@ class Groups(AdminApi):
             dry_run: change nothing, and allow a group with members.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        If the offset by the rule is before the first record or after the end of a partition, the
+        If the rule gives an offset before the first record or after the end of a partition, the
         first offset or the end is used. Returns the old and the new offset of each partition. If
         the new offset of any partition cannot be found, changes nothing and raises the error of the
         partition, such as NoOffsetForPartitionError; AdminItemsError if one of several partitions
-        fails. Raises NonEmptyGroup if the group has members. Without `partitions` and `topics`,
-        raises GroupIdNotFound if the group does not exist; for `ResetRule.copy`, if the copied
-        group has no offsets.
+        fails. Raises NonEmptyGroup if the group has members. If neither `partitions` nor `topics`
+        is given, raises GroupIdNotFound for a group that does not exist; with `ResetRule.copy`,
+        raises it for a copied group without offsets instead.
         """
         group_id, rule = as_text("group_id", group_id), as_instance("rule", rule, ResetRule)
         tps = None if partitions is None else as_partitions("partitions", partitions)
@@ -441,8 +441,7 @@ class GroupFilter:
         """Return whether a group matches the filter.
 
         Brokers do not filter by prefix and protocol type. Brokers before Kafka 3.8 do not filter by
-        type either, and return no types: all their groups are classic, and have the type UNKNOWN
-        here.
+        type either, and return no types: then `group.type` is UNKNOWN, and the group is classic.
         """
         return (
             group.group_id.startswith(self.prefix)

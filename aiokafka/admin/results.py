@@ -97,7 +97,7 @@ class TopicErrorCode(NamedTuple):
 
 
 class TopicResults(NamedTuple):
-    """The outcomes for the topics of a request. Errors are in them, and are not raised."""
+    """The outcomes for the topics of a request. They contain errors, which are not raised."""
 
     throttle_time_ms: int
     topic_errors: list[TopicError]
@@ -204,7 +204,7 @@ class AlteredConfigs(NamedTuple):
 
 
 class AlterConfigsResult(NamedTuple):
-    """The response of one broker to AlterConfigs. Errors are in it, and are not raised."""
+    """The response of one broker to AlterConfigs. It contains errors, which are not raised."""
 
     throttle_time_ms: int
     resources: list[AlteredConfigs]

@@ -114,8 +114,8 @@ class ActiveProducer(Value):
     """Timestamp of the newest batch, in milliseconds since 1970; -1 without a batch."""
 
     coordinator_epoch: int | None
-    """The epoch of the coordinator that ended the last transaction; None if no transaction has
-    ended here."""
+    """The epoch of the coordinator that ended the producer's last transaction in the partition;
+    None if no transaction has ended there."""
 
     transaction_start_offset: int | None
     """The first offset of the open transaction; None without an open transaction."""
@@ -623,9 +623,9 @@ def _is_coordinated(
 def _is_still_open(one: HangingTransaction, now: Producers | KafkaError) -> bool:
     """Return whether a transaction is still open in the second response of its leader.
 
-    A transaction may end after the leader and before the coordinator is queried. Then it looks like
-    a hanging transaction: open in the partition, unknown to the coordinator. But in the second
-    response of the leader it has ended.
+    A transaction may end between the query to the leader and the query to the coordinator. Then it
+    looks like a hanging transaction: open in the partition, unknown to the coordinator. But in the
+    second response of the leader it has ended.
     """
     start = one.producer.transaction_start_offset
     return not isinstance(now, KafkaError) and any(

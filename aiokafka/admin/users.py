@@ -214,7 +214,7 @@ async def describe_users(
     first = [everyone]
 
     async def ask_again(left: list[str]) -> Outcomes[str, Credentials]:
-        # The first call returns the response that is already here. Later calls request only the
+        # The first call returns the response that was fetched above. Later calls request only the
         # users with a retriable error.
         return first.pop() if first else await ask(left)
 

@@ -66,8 +66,8 @@ class Nouns(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the noun. The error for an unknown option there says that
-        options come after the command."""
+        """Parse the arguments before the noun. The error for an unknown option before the noun says
+        that options come after the command."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -86,7 +86,7 @@ def place(text: str, now: float | None = None) -> Place:
 
 
 def _at(moment: float) -> Place:
-    """Return the position of a time in seconds since 1970. An earlier time becomes 0."""
+    """Return the position of a time in seconds since 1970. A time before 1970 becomes 1970."""
     return Place("time", int(moment * 1000) if moment > 0 else 0)
 
 

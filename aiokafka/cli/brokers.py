@@ -147,8 +147,8 @@ async def remove_voter(
 async def set_features(
     session: Session, levels: tuple[str, ...], downgrade: bool, unsafe: bool, dry_run: bool
 ) -> None:
-    """Change the levels of features; level 0 disables a feature. If one level cannot be changed,
-    none is (before Kafka 4.0, some may be).
+    """Change the levels of features; level 0 disables a feature. All levels are changed, or none of
+    them (before Kafka 4.0, some may be changed).
 
     \b
     Example:

@@ -13,8 +13,8 @@ commands = Verbs(help="Show whether all partitions have a leader and all their r
 
 @command(commands, "health")
 async def health(session: Session) -> int:
-    """Show the brokers, and partitions without a leader, with replicas that are offline or not in
-    sync. The exit code is 1 if there are such partitions.
+    """Show the brokers, and partitions without a leader, with offline replicas, or with replicas
+    that are not in sync. The exit code is 1 if there are such partitions.
 
     \b
     Example:

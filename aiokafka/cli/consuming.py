@@ -51,7 +51,7 @@ class Committer(ConsumerRebalanceListener):
         self._every = every
         self._written: dict[TopicPartition, int] = {}
         self._due = time.monotonic() + every
-        #: Whether partitions were revoked or lost, and the new assignment is not here yet.
+        #: Whether partitions were revoked or lost, and the next assignment was not received yet.
         self.is_rebalancing = False
 
     def wrote(self, batches: Batches) -> None:
@@ -107,7 +107,7 @@ class Committer(ConsumerRebalanceListener):
             _note_uncommitted(error)
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Record that the rebalance has ended."""
+        """Mark the rebalance as ended."""
         self.is_rebalancing = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
@@ -337,7 +337,7 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
             await _assign(consumer, topics, given["partitions"], start)
         else:
             consumer.subscribe(topics, listener=committer)
-            await _join(session, consumer, topics, is_patient=not given["exit_at_end"])
+            await _join(session, consumer, topics, wait_for_missing=not given["exit_at_end"])
         await _print_all(consumer, write, committer, given)
 
 
@@ -361,13 +361,13 @@ def _deserializers(given: dict[str, Any], closing: contextlib.AsyncExitStack) ->
 
 
 async def _join(
-    session: Session, consumer: AIOKafkaConsumer, topics: Collection[str], *, is_patient: bool
+    session: Session, consumer: AIOKafkaConsumer, topics: Collection[str], *, wait_for_missing: bool
 ) -> None:
-    """Join the group. If `is_patient`, wait for topics that do not exist; otherwise raise
+    """Join the group. With `wait_for_missing`, wait for topics that do not exist; otherwise raise
     UnknownTopicOrPartitionError after about two seconds."""
 
     async def waits(_: object) -> bool:
-        return is_patient
+        return wait_for_missing
 
     await wait_for_topics(session, topics, consumer.start(), waits)
 
@@ -413,8 +413,8 @@ async def _assign(
         found += [TopicPartition(topic, number) for number in wanted or sorted(there)]
     consumer.assign(found)
     places = await offsets_at(consumer, found, start)
-    # Limit a given offset to the end, because the consumer would reset a higher offset to the first
-    # record (`auto_offset_reset`).
+    # Replace an offset beyond the end by the end: the consumer would reset such an offset to the
+    # first record (`auto_offset_reset`).
     ends = await consumer.end_offsets(found) if start.kind == "offset" else places
     for tp, offset in places.items():
         consumer.seek(tp, min(offset, ends[tp]))

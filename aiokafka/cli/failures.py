@@ -14,13 +14,13 @@ K = TypeVar("K")
 #: Exit codes and their meanings; docs/cli.rst has the same.
 CODES = {
     0: "done",
-    1: "failed, or answered with no",
+    1: "failed, not confirmed, or the cluster is not healthy",
     2: "wrong usage",
     3: "no broker responded in time",
     4: "authentication failed, or the user lacks permission",
     5: "no such topic, partition, group or resource",
     130: "interrupted by Ctrl-C",
-    143: "terminated",
+    143: "terminated by SIGTERM",
 }
 
 _LATE = (
@@ -51,7 +51,7 @@ _MISSING = (
     errors.VoterNotFound,
 )
 
-# The texts of these errors, if they are more than a name, say all that their descriptions say.
+# Errors whose text already says what their description says, unless the text is only a name.
 _DESCRIBED_BY_TEXT = (*_MISSING, errors.TopicAlreadyExistsError, errors.NonEmptyGroup)
 
 # Brokers do not tell users without DESCRIBE that a topic exists.
@@ -78,8 +78,8 @@ async def parts(
     the items that failed (None if none failed). The command prints the results, and then raises
     this error.
 
-    `items` is None if the call itself finds the items, such as all brokers. Raises the
-    AdminItemsError if there is only one item: all of the call failed.
+    `items` is None if the call itself finds the items, such as all brokers. If there is only one
+    item, raises its AdminItemsError, because there are no results to print.
     """
     try:
         found = await call
@@ -128,11 +128,11 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error for a shell: without the number and the class of a broker's
-    error, and without its description if that only repeats that something is missing or exists.
-    An error of the configuration has no class either.
+    """Return the text of an error for users of a shell.
 
-    The traceback of --debug has all of it.
+    The text of a broker's error omits the number and the class of the error. It also omits the
+    description of the error if the description only repeats the text. The text of a
+    KafkaConfigurationError omits the class. (The traceback of --debug contains all of these.)
     """
     if isinstance(error, errors.KafkaConfigurationError) and error.args:
         return str(error.args[0])

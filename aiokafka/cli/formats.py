@@ -318,8 +318,11 @@ def json_lines(records: Sequence[Record]) -> bytes:
 
 
 def pretty_json(records: Sequence[Record]) -> bytes:
-    """Return a JSON object over several lines for each record: the time as ISO 8601, and a value or
-    key that is JSON as JSON. `produce --json` cannot tell such a value from its text."""
+    """Return a JSON object over several lines for each record, with the time as ISO 8601.
+
+    A key or value that contains JSON is part of the object as JSON, not as a string. So `produce
+    --json` cannot restore the original text.
+    """
     return "".join(
         [json.dumps(_pretty(r), indent=2, ensure_ascii=False) + "\n" for r in records]
     ).encode()
@@ -349,8 +352,8 @@ def _decoded(data: bytes | None) -> Any:
 
 
 def time_of(r: Record) -> int:
-    """Return the timestamp of a record, in milliseconds since 1970; -1 without a timestamp. Records
-    that brokers before Kafka 0.10 return have None."""
+    """Return the timestamp of a record, in milliseconds since 1970; -1 if it has none, as records
+    from brokers before Kafka 0.10."""
     found: Any = r.timestamp
     return -1 if found is None else int(found)
 

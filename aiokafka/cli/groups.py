@@ -136,8 +136,9 @@ def lag_rows(lags: Mapping[str, GroupLag]) -> list[dict[str, Any]]:
 async def _uncommitted_rows(
     admin: AIOKafkaAdminClient, lags: Mapping[str, GroupLag]
 ) -> list[dict[str, Any]]:
-    """Return rows for the partitions that a group neither has committed nor owns, of the topics in
-    which it has other partitions. Their lag is from the first record."""
+    """Return rows for the partitions that `lags` lacks: the group has no committed offset for them,
+    and no member owns them. Only topics with other partitions in `lags` have such rows. Their lag
+    counts from the first record of the partition."""
     from aiokafka.admin import OffsetSpec
 
     topics = {tp.topic for group in lags.values() for tp in group.partitions}
@@ -343,9 +344,10 @@ async def reset(
 async def _committed_in(
     admin: AIOKafkaAdminClient, group: str, topics: Sequence[str]
 ) -> list[TopicPartition] | None:
-    """Return the partitions of these topics with a committed offset, and print which are left out.
+    """Return the partitions of these topics with a committed offset. Print the other partitions.
 
-    Returns None if no partition has one, so that the call about the topics raises the error.
+    Returns None if no partition has a committed offset: then the reset of the topics raises the
+    error.
     """
     committed = (await admin.groups.offsets([group]))[group]
     found = sorted(tp for tp, each in committed.items() if tp.topic in topics and each is not None)
@@ -446,10 +448,10 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
 async def _errors_without_offsets(
     admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
 ) -> list[Exception]:
-    """Return an error for each group that does not exist, and for each group that is a share group
-    although `share` is False, or the reverse.
+    """Return an error for each group that does not exist, and for each group of the wrong type:
+    with `share`, a group that is no share group; otherwise, a share group.
 
-    For such groups, brokers return no error, but also no offsets.
+    For such groups, brokers return neither an error nor offsets.
     """
     wrong: list[Exception] = []
     for name in groups:

@@ -32,7 +32,7 @@ class Output:
         return self._stream.isatty()
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print rows: as a table or CSV these columns, as JSON all fields."""
+        """Print rows: `columns` in a table or CSV, all fields in JSON."""
         if self.form == "json":
             # `_fit` is not needed: json.dumps escapes all characters that are not ASCII.
             for row in rows:

@@ -131,7 +131,7 @@ def create(name: str, settings: tuple[str, ...], config: str | None) -> None:
     table = "\n".join([f"[profiles.{name}]", *lines, ""])
     text = f"{text.rstrip()}\n\n{table}" if text.strip() else table
     made = text if default else _with_default(text, name)
-    profile_settings(made, str(path), name)  # nothing is written that could not be read
+    profile_settings(made, str(path), name)  # raises if the new file could not be read
     _write(path, made)
     click.echo(f"{path}: profile {name}", err=True)
 

@@ -1,4 +1,4 @@
-"""Read properties files of Java clients and of librdkafka (as kcat has them)."""
+"""Read properties files of Java clients and of librdkafka (which kcat uses, too)."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def can_ask() -> bool:
 
 
 def secret(what: str, *, twice: bool = False) -> str:
-    """Prompt for a secret without displaying it; with `twice`, also for its repetition."""
+    """Prompt for a secret without displaying it; with `twice`, until two inputs are the same."""
     return str(
         wait_for(lambda: click.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
     )

@@ -76,7 +76,7 @@ class SchemaDecoder:
         return await decode(data, ctx)
 
     async def _decoder(self, schema_id: int | str) -> Decode:
-        # Only Protobuf schemas have a serialized form; registries return others as they are.
+        # Registries serialize only Protobuf schemas; they return other schemas unchanged.
         schema = (
             await self._registry.get_schema(schema_id, fmt="serialized")
             if isinstance(schema_id, int)
@@ -117,8 +117,8 @@ class SchemaDecoder:
         return protobuf
 
     async def _add_file(self, pool: Any, schema: Any, name: str) -> str:
-        """Add the file of a Protobuf schema, and those that it imports, to `pool`. Return the name
-        of the file."""
+        """Add the file of a Protobuf schema, and the files that it imports, to `pool`. Return the
+        name of the file of the schema."""
         try:
             file = descriptor_pb2.FileDescriptorProto.FromString(
                 base64.b64decode(schema.schema_str, validate=True)
@@ -148,7 +148,7 @@ def _add_well_known(pool: Any, name: str) -> None:
 def _without_id(data: bytes, ctx: Any, schema_id: Any) -> bytes:
     """Store the schema id of a key or value in `schema_id`, and return the bytes after it.
 
-    Raises ValueError if there is no schema id, neither in a header nor before the data.
+    Raises ValueError if neither a header nor the start of `data` has a schema id.
     """
     try:
         return bytes(dual_schema_id_deserializer(data, ctx, schema_id).read())

@@ -54,7 +54,7 @@ def _member(kind: Any, text: str) -> Any:
 def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
     """Return a filter for a resource `type:name` (None: all resources) and the given options.
 
-    Raises click.BadParameter for an unknown name of an enum's member.
+    Raises click.BadParameter for an unknown resource type, operation, permission or pattern type.
     """
     from aiokafka.admin import AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 

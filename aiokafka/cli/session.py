@@ -119,8 +119,12 @@ class Session:
         return self._found
 
     def other(self, flags: dict[str, Any]) -> Session:
-        """Return a session for a second cluster. These flags replace those of the same names; a
-        profile replaces all of them, and the variables of the environment except for the file."""
+        """Return a session for a second cluster. `flags` override the flags of this session.
+
+        With a profile in `flags`, the settings are only those of the profile: the other flags of
+        this session and the environment variables do not apply, except for the path of the
+        configuration file.
+        """
         profile = flags.get("profile")
         if profile is not None:
             kept = {"config": self._flags.get("config"), "profile": profile}
@@ -242,7 +246,8 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # click lists the options added last first, but the command's own options must be first.
+        # click puts the options that were added last at the start of the list. Move these shared
+        # options after the command's own options.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]

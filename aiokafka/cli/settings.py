@@ -222,8 +222,8 @@ def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
 def option_value(text: str) -> tuple[str, Any]:
     """Parse `name=value` of a client option (-X).
 
-    Numbers, true, false and none are converted. For an option in `TEXTS`, such as client_rack, only
-    none is converted, because its text may be 1. Raises KafkaConfigurationError if the = is
+    Numbers, true, false and none are converted. For an option in `TEXTS`, only none is converted: a
+    client_rack, for example, may be the text "1". Raises KafkaConfigurationError if the = is
     missing, and for a password.
     """
     name, equals, value = text.partition("=")
@@ -426,14 +426,15 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
 
 
 def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `create_ssl_context`. The value of a setting for a file may also be
-    PEM text, and that of `cafile` a directory of certificates."""
+    """Return the arguments of `create_ssl_context`. Where a setting has the path of a file, PEM
+    text is accepted, too. For `cafile`, the path of a directory of certificates is accepted."""
     given = {}
     for name, value in tls.items():
         if not name.endswith("file"):
             given[name] = value
         elif "-----BEGIN" in value:
-            # PEM text, as environment variables may have. As a path, it would be printed in errors.
+            # PEM text, for example from an environment variable. If it were used as a path, error
+            # texts would contain it.
             given[name.replace("file", "data")] = value
         else:
             path = os.path.expanduser(value)

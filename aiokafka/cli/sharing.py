@@ -23,7 +23,7 @@ __all__ = ["print_share_group", "refuse_options"]
 _MAX_RECORDS = 500
 _POLL_MS = 200
 
-# Options of `consume` that a share group has no meaning for, and what to use instead.
+# Options of `consume` that have no meaning for a share group, and what to use instead.
 _REFUSED = {
     "group": "give --group or --share-group",
     "partitions": "--partitions: the members of a share group share all of them",

@@ -79,7 +79,7 @@ class Writer:
         self._is_pollable = _is_pollable(fd)
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`. If the call is cancelled, a part of it may have been written."""
+        """Write all of `data`. If the call is cancelled, a part of `data` may have been written."""
         rest = memoryview(data)
         while rest:
             if self._is_pollable:

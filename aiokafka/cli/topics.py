@@ -201,9 +201,9 @@ async def create(
 def _sort_out(
     error: KafkaError, topics: tuple[str, ...], if_not_exists: bool
 ) -> tuple[list[str], KafkaError | None]:
-    """Return the created topics, and the error of the other topics, None if no topic failed.
+    """Return the created topics, and the error of the failed topics (None if no topic failed).
 
-    With `if_not_exists`, topics that exist already have not failed.
+    With `if_not_exists`, a topic that exists already does not count as failed.
     """
     if not isinstance(error, AdminItemsError):
         return [], None if if_not_exists else error
@@ -442,8 +442,8 @@ def _content(text: str, path: str) -> Any:
             self.checked: set[Any] = set()
 
         def flatten_mapping(self, node: Any) -> None:
-            # Check the keys of a mapping before YAML merges those of other mappings into it (`<<`),
-            # and only once.
+            # Check the keys of a mapping only once, and before YAML merges the keys of other
+            # mappings into it (`<<`).
             if node not in self.checked:
                 self.checked.add(node)
                 self.check(node)

@@ -342,7 +342,7 @@ running task."""
 async def call_listener(
     owner: object, method: ListenerMethod, partitions: frozenset[TopicPartition]
 ) -> None:
-    """Call a rebalance listener's method, plain or `async`, and mark the call for
+    """Call a rebalance listener's method, synchronous or `async`, and mark the call for
     `refuse_in_listener()`. `owner` identifies the consumer."""
     with _inside(_LISTENER, owner):
         result = method(set(partitions))
@@ -379,8 +379,8 @@ def refuse_reading(owner: object, is_calling: bool) -> None:
     deserializer of the consumer, or a task started by this callback. Without this check, the call
     would wait for the callback to return, and the callback for the call.
 
-    `is_calling`: whether a plain (not `async`) `on_consume` is running. Nothing else can run in
-    this time, so `on_consume` itself has made the call.
+    `is_calling`: whether a synchronous `on_consume` is running. Nothing else can run in this time,
+    so `on_consume` itself has made the call.
     """
     refuse_in_listener(owner, "getone() and getmany()")
     if is_calling or _is_inside(_INTERCEPTOR, owner):

@@ -30,9 +30,9 @@ async def finish_one(context: ConsumerContext) -> ConsumerRecord[Any, Any] | Non
     """Wait for the deserializer of `FetchBuffer.suspended`, and return the record.
 
     The position moves after the deserializer has returned, so a cancelled call has consumed
-    nothing. Returns None, and the next read deserializes the record again, if a rebalance has begun
-    meanwhile, or the partition was revoked, paused or moved by a seek. Raises
-    RecordDeserializationError, or returns None if the record is left out because of this error.
+    nothing. If a rebalance has begun during the wait, or the partition was revoked, paused or moved
+    by a seek, returns None, and the next read deserializes the record again. If the deserializer
+    fails, raises RecordDeserializationError, or returns None if such records are skipped.
     """
     chunk, epoch, suspended = context.queue.buffer.pop_suspended()
     with withheld(context, {}, deserializing):
@@ -44,13 +44,14 @@ async def finish_many(
     context: ConsumerContext, records: _Records, wanted: Wanted, limit: int, deadline: float
 ) -> _Records:
     """Continue `take(wanted, limit)`, which has returned `records` and stopped because a
-    deserializer waits. Return all records, up to `limit` (-1 = all buffered). `deadline` (loop
-    time) does not interrupt a deserializer, but afterwards no other deserializer is awaited.
+    deserializer waits. Return all records, up to `limit` (-1 = all buffered). After `deadline`
+    (loop time), no further deserializer is awaited; the awaited deserializer is not interrupted.
 
-    The positions stay before `records` until this function returns. If it is cancelled, they move
-    back. If a deserializer raises and `context.on_unreadable` is None, the records before are
-    returned; the next call deserializes the record again, and raises the error. Without a record
-    before, this call raises the error. A rebalance is handled as by `_interception.intercept()`.
+    Until this function returns, the position of each partition is its first offset in `records`.
+    If the function is cancelled, the next call returns `records` again. If a deserializer raises
+    and `context.on_unreadable` is None, the records before the unreadable record are returned, and
+    the next call raises the error; without such records, this call raises the error. A rebalance is
+    handled as by `_interception.intercept()`.
     """
     counts: dict[PartitionState, int] = {}
     with withheld(context, counts, deserializing):
@@ -103,16 +104,16 @@ async def fill_many(
     or `deadline` (loop time) has passed. Return the records.
 
     Returns fewer records if the next call raises an error, a partition was revoked or moved by a
-    seek, or the next record is unreadable; {} if the consumer stops. The positions stay before the
-    records until this function returns. If it is cancelled, they move back. A rebalance is handled
-    as by `_interception.intercept()`. `wait()` returns when records may have arrived, or at the
-    deadline.
+    seek, or the next record is unreadable; {} if the consumer stops. Until this function returns,
+    the position of each partition is its first offset in `records`. If the function is cancelled,
+    the next call returns `records` again. A rebalance is handled as by `_interception.intercept()`.
+    `wait()` returns when records may have arrived, or at the deadline.
     """
     queue, now = context.queue, asyncio.get_running_loop().time
     counts: dict[PartitionState, int] = {}
     epochs: dict[PartitionState, int] = {}
-    # Whether records that nothing announces may be buffered: a take that returns records stops
-    # before an unreadable record, and after decompressing 64 MiB.
+    # Whether more records may be buffered already: a take stops before an unreadable record, and
+    # after decompressing 64 MiB. Then do not call `wait()`, which waits for new records.
     may_have_more = True
     with withheld(context, counts, lambda _: nullcontext()):
         _count(context, counts, records)
@@ -160,8 +161,8 @@ def _add(
 
 
 def _count(context: ConsumerContext, counts: dict[PartitionState, int], records: _Records) -> None:
-    """Add the number of records of each partition to `counts`, and keep the positions before these
-    records."""
+    """Add the number of records of each partition to `counts`. Until the records are returned, the
+    partition's position is the offset of the first of them (`PartitionState.show()`)."""
     for tp, some in records.items():
         state = context.subscriptions.assignment.get(tp)
         if state is not None:

@@ -269,8 +269,8 @@ class ConsumerHealthMonitor:
         return joint_outage(outages, max(known)) if outages else None
 
     def _partition_outages(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
-        """Yield one outage for each different error with which the requests for partitions have
-        failed for at least `LASTING` seconds; its text names these partitions."""
+        """Group the partitions whose requests have failed for at least `LASTING` seconds by their
+        error, and yield one outage for each group. Its text names the partitions of the group."""
         groups: dict[tuple[str, str], list[Stall]] = {}
         for state in states:
             if _failing_since(state, now) is not None:
@@ -386,8 +386,8 @@ def _kind(state: PartitionState) -> str:
 
 
 def _failing_since(state: PartitionState, now: float) -> float | None:
-    """Return the loop time since which all requests for a partition fail with an error; None if
-    they do not, or if the first failure is more recent than `LASTING`."""
+    """Return the loop time since which all requests for a partition fail with an error; None if the
+    requests succeed, or if the first failure is less than `LASTING` seconds ago."""
     since: float | None = state.retry.failing_since(now)
     is_lasting = since is not None and now - since >= LASTING
     return since if is_lasting and state.retry.error is not None else None

@@ -79,9 +79,10 @@ def withheld(
     counts: Mapping[PartitionState, int],
     mark: Callable[[object], AbstractContextManager[None]] = intercepting,
 ) -> Iterator[None]:
-    """Return no records to other calls during the `with` block. If the block raises, make the next
-    calls return the records in `counts` (their number by partition) again. `mark` marks the block
-    as a call of a callback of the application, as `intercepting` does."""
+    """Return no records to other calls during the `with` block. If the block raises, move the
+    positions back, so that the next calls return the same records again. `counts`: the number of
+    these records by partition. `mark`: a function like `intercepting`, which marks the block as a
+    call of a callback of the application."""
     with context.queue.intercepting(), mark(context.queue):
         try:
             yield
@@ -111,7 +112,8 @@ async def finish(
 
 
 def give_back(counts: Mapping[PartitionState, int]) -> None:
-    """Make the next calls return the records in `counts` (their number by partition) again."""
+    """Move the positions back, so that the next calls return the last records again. `counts`: the
+    number of these records by partition."""
     for state, count in counts.items():
         state.give_back(count)
 

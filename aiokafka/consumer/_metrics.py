@@ -43,7 +43,7 @@ def read_consumer(
 
     Args:
         context: The context of the consumer.
-        group: Its membership; None without `group_id`.
+        group: The membership of the consumer; None without `group_id`.
         buffered: Number of bytes of fetched responses that the application has not read completely.
         waited: For how many seconds calls of the application have waited for records.
         now: The present loop time, for the ages.
@@ -64,8 +64,8 @@ def read_consumer(
 
 
 def _polls(writer: GroupWriter, queue: RecordQueue, waited: float, now: float) -> Iterator[Metric]:
-    """Return the metrics of calls of `getone()` and `getmany()` (KIP-517), without those that have
-    no value yet."""
+    """Return the metrics of calls of `getone()` and `getmany()` (KIP-517). Metrics without a value
+    are omitted."""
     buffer = queue.buffer
     calls, elapsed = buffer.timed_call, now - buffer.first_called_at
     if calls == 0:

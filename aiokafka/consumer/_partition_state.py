@@ -50,9 +50,9 @@ _FormerPosition = tuple[int, int, int, int]
 class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
-    Updated once per fetched record set, and read by commits. Covers the offsets up to the end of
-    the buffered records, from the latest reset, seek with a leader epoch, or seek over offsets that
-    were not fetched; but the last `MOST_SPANS` epochs only. The epoch of any other offset is -1
+    Updated once per fetched record set, and read by commits. Has the last `MOST_SPANS` epochs up to
+    the end of the buffered records. The epochs before the latest reset, seek with a leader epoch,
+    or seek over offsets that were not fetched are dropped. The epoch of any other offset is -1
     (unknown), which is valid in a commit.
     """
 
@@ -176,9 +176,9 @@ class FetchCursor:
         self.epochs.start_at(offset, offset_epoch)
 
     def start_at_end(self, leader_epoch: int) -> None:
-        """Set `offset_epoch` to the epoch of the leader, for a position at the end of the log. The
-        record before the position has an older epoch if no record was written since the leader was
-        elected."""
+        """Set `offset_epoch` to the epoch of the leader, for a position at the end of the log. (If
+        no record was written since the leader was elected, the record before the position has an
+        older epoch.)"""
         self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
@@ -298,7 +298,7 @@ class Retry:
         self._due_at = again_at
 
     def failing_since(self, now: float) -> float | None:
-        """Return the loop time since which the partition waits for a broker; None if it does not.
+        """Return the loop time since which the partition waits for a broker, or None.
 
         If the retry is overdue by `OUTDATED` seconds, the partition does not wait for a broker: it
         is paused, or the application has to read buffered records first. Then the last failure is
@@ -319,8 +319,8 @@ class Retry:
         self.at = at
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
-        """Count a position that was not in the log. From the second time in a row on, back off: the
-        broker itself has reported that its log has this position, so a retry at once may fail,
+        """Count an OFFSET_OUT_OF_RANGE error. From the second in a row on, back off: after the
+        first, the OffsetResolver has checked or reset the position, so an immediate retry may fail,
         too."""
         losses = self.losses
         self.losses += 1
@@ -368,7 +368,7 @@ class PartitionState:
       enough buffered records.
     - `needs_offset`: the OffsetResolver has to find or to check the position.
     - `call`: number of the latest call of `getone()` or `getmany()` that returned records of the
-      partition, 0 if none did; `finished` is the position before these records.
+      partition, 0 if none did. `finished`: the position before this call.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.
@@ -469,13 +469,15 @@ class PartitionState:
 
     def finished_before(self, call: int) -> int:
         """Return the offset before which the application has finished all records. `call`: number
-        of the latest call of `getone()` or `getmany()`. If it has returned records of this
-        partition, the result is the position before them, else the position; -1 if unknown."""
+        of the latest call of `getone()` or `getmany()`. If this call has returned records of the
+        partition, they are unfinished, and the result is the offset of the first of them. Otherwise
+        the result is the position; -1 if unknown."""
         return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def is_idle(self, now: float, seconds: float) -> bool:
-        """Return whether no record was read for `seconds` before `now`. The time begins with the
-        first call of this method that finds the present number of records read."""
+        """Return whether no record was read for `seconds` before `now`. Only calls of this method
+        notice that records were read, so the time begins with the first call after the last read.
+        """
         if self._seen_taken != self.taken:
             self._seen_taken, self._seen_at = self.taken, now
         return now >= self._seen_at + seconds
@@ -564,10 +566,11 @@ class PartitionState:
     # the id of the deleted topic again. So a partition keeps one position per topic id.
 
     def change_topic(self, topic_id: bytes, is_new: bool) -> bool:
-        """Store the position in the present topic, and continue at the stored position in the topic
-        with this id. If the id was seen before (`is_new` is False), but nothing is stored for it,
-        keep the present position. Return whether the position is valid afterwards: False for a new
-        id, and if the partition had no position in the topic with this id.
+        """Switch to the topic with the id `topic_id`: store the position in the present topic, and
+        continue at the position that was stored for `topic_id`. If the id was seen before (`is_new`
+        is False), but nothing is stored for it, keep the present position. Return whether the
+        position is valid now: False for a new id, and if the partition had no position in the topic
+        with the id.
         """
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
@@ -603,13 +606,14 @@ class PartitionState:
     # and afterwards `hand_over()` or `give_back()`. One call of the application at a time does so.
 
     def show(self, offset: int, count: int) -> None:
-        """Keep the position at `offset`, or at an earlier offset if it is kept there already.
-        Called while interceptors process the `count` records from `offset` on, or later records are
-        deserialized.
+        """Make `position` return `offset` (or an earlier offset, if it already does) until
+        `hand_over()` or `give_back()`. Called while interceptors process the `count` records from
+        `offset` on, or later records are deserialized.
 
         A commit by a rebalance listener or a ParallelConsumer must not include records that the
-        application does not have yet. And if the partition is revoked meanwhile, the next commit
-        must not fail because of them: without earlier records, `call` is 0 until `hand_over()`.
+        application does not have yet. If these are the first records that are read from the
+        partition, `call` is 0 until `hand_over()`: if the partition is revoked before, the next
+        commit must not fail because of records that the application did not get.
         """
         self.shown = min(self.shown, offset)
         if self.taken == count:
@@ -635,7 +639,8 @@ class PartitionState:
         if self.shown != NOTHING_SHOWN:
             offset = min(self.next_offset, self.shown)
             self.shown = NOTHING_SHOWN
-            # An earlier call has returned the records before, which may be uncommitted.
+            # The records before `offset` may be uncommitted: an earlier call has returned them, so
+            # keep the number of an earlier call.
             earlier = self.call - 1 if self.taken else 0
             self.put_back(offset)
             self.call = earlier

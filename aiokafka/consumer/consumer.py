@@ -507,8 +507,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
-        written after `start()` returns are read, except in partitions for whose end `start()` does
-        not wait: without a leader, after a failed request, or after five seconds.
+        written after `start()` returns are read, because `start()` waits for the end offsets. But
+        it does not wait for a partition without a leader, after a failed request, or for more than
+        five seconds.
 
         Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
         does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
@@ -618,13 +619,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             timeout: Seconds for commits and for leaving.
             leave: Whether the group removes this member at once, so that other members get its
                 partitions (KIP-1092). True: remove it, even if it is static. False: keep it, with
-                its partitions, until its session expires (`session_timeout_ms`, or the broker's
-                with the consumer protocol). None: keep it only if it is static.
+                its partitions, until its session expires (`session_timeout_ms`; with the consumer
+                protocol, the session timeout of the broker). None: keep it only if it is static.
 
-        Committing, including the commits of other tasks, and leaving take `timeout` seconds at most
-        (None: ten; 0: neither is done). Waiting readers and `start()` get ConsumerStoppedError at
-        once, other waiting calls when the connections are closed, at the latest. Concurrent calls
-        return together. A second call does nothing, or continues the work after a cancelled call.
+        Commits, also those of other tasks, and leaving take `timeout` seconds at most (None: ten
+        seconds; 0: do neither). Waiting readers and `start()` raise ConsumerStoppedError at once,
+        other waiting calls at the latest when the connections are closed. Concurrent calls return
+        together. A second call does nothing, or continues the work after a cancelled call.
 
         The last returned records count as finished if `stop()` is called by the task that read
         them, unless the task is handling an exception.
@@ -753,7 +754,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         auto-commit, the finished records of partitions that are no longer assigned are committed.
 
         Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions or
-        equal tuples, ValueError for a name that no topic can have.
+        (topic, partition) tuples, ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._queue, "assign()")
         self._subscription.assign(to_assign(partitions))
@@ -851,8 +852,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Raises ConsumerStoppedError when stopped; RecordDeserializationError (see
         `on_deserialization_error`) and CorruptRecordError for an unreadable record, with each call
-        until `seek()`;
-        OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
+        until `seek()`; OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. The error
         of a partition is raised when it is the partition's turn; other partitions are still read.
@@ -964,9 +964,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         take turns from call to call. Returns `{}` if no records arrive within `timeout_ms`, or when
         `stop()` is called. A cancelled call consumes nothing.
 
-        With `min_records`, wait until there are so many records over all partitions; return fewer
-        after `timeout_ms`, before an error, or if a partition is revoked, or moved by a seek,
-        meanwhile. While the call waits, other tasks get no records.
+        With `min_records`, wait until there are at least this many records over all partitions.
+        Return fewer records after `timeout_ms`, before an error, or if a partition is revoked or
+        moved by a seek during the wait. While the call waits, other tasks get no records.
 
         Raises ValueError or TypeError for a wrong `max_records`, `min_records` or `timeout_ms`, and
         the errors of `getone()`. Records before an error are returned first; the next call raises

@@ -36,9 +36,9 @@ else:
     TopicPartitionState = PartitionState  # the name in aiokafka 0.14
 
 
-# `revoked_after_reading` keeps this many entries, or twice as many as the largest assignment so far
-# has partitions, if that is more. Beyond that, the oldest entries are dropped. Ten thousand entries
-# use two megabytes of memory.
+# `revoked_after_reading` keeps this many entries, or two for each partition of the largest
+# assignment so far, if that is more. Beyond that, the oldest entries are dropped. Ten thousand
+# entries use two megabytes of memory.
 _MOST_REVOKED = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"

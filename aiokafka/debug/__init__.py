@@ -25,7 +25,7 @@ __all__ = ["DebugApp", "LoopLag", "snapshot"]
 # -- Snapshots
 
 
-# The groups of metrics by which a kind of client is known.
+# The kind of a client, by the group of metrics that only this kind has.
 _KINDS = {
     "consumer-metrics": "consumer",
     "consumer-share-metrics": "share consumer",

@@ -131,8 +131,8 @@ def is_total(name: str, group: str | None, tags: Collection[str], groups: Collec
 def not_found(
     name: str, group: str | None, tags: Mapping[str, str], here: Collection[str]
 ) -> KeyError:
-    """Return a KeyError whose text says why there is no such metric. `here` are the names of the
-    snapshot."""
+    """Return a KeyError whose text says why there is no such metric. `here` has the names of the
+    metrics in the snapshot."""
     known = {*here, *_UNKNOWN_AT_FIRST}.union(*_TOTALS.values())
     if name not in known:
         import difflib  # imported here, because only this error text needs it

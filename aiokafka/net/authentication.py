@@ -161,9 +161,9 @@ async def _exchange_tokens(
 async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
-    """Return the mechanism's next token, computed in the default executor if that is slow, and
-    awaited if the mechanism is one of the application.
-    Raises KafkaConnectionError if the executor is too busy, else the error of the mechanism."""
+    """Return the mechanism's next token. A slow step runs in the default executor; the step of an
+    application's mechanism is awaited. Raises KafkaConnectionError if the executor is too busy,
+    else the error of the mechanism."""
     try:
         if not mechanism.is_slow:
             token = mechanism.step(challenge)

@@ -71,8 +71,8 @@ class SendGate:
 
     @property
     def paused_since(self) -> float:
-        """The loop time at which the write buffer became full, or at which a later throttle ends;
-        infinity while the write buffer is not full."""
+        """While the write buffer is full: the loop time at which it became full, or at which a
+        throttle ends if that is later. Otherwise infinity."""
         return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
 
     def pause(self) -> float:

@@ -161,8 +161,8 @@ log = logging.getLogger("aiokafka.conn")
 # Seconds without a response to ApiVersions until `_probe` tests for Kafka 0.9 on a second
 # connection. ApiVersions stays in flight, so that a slow broker is not mistaken for an old broker.
 _PROBE_AFTER = 1.0
-# `_probe` takes a broker for Kafka 0.9 only if SaslHandshake gets no response within this multiple
-# of the response time of ListOffsets, and not within `_PROBE_AFTER` seconds either.
+# `_probe` waits for the response to SaslHandshake for this multiple of the response time of
+# ListOffsets, and at least `_PROBE_AFTER` seconds. Without a response, the broker is Kafka 0.9.
 _TIMES_SLOWER = 10
 
 # The ApiVersions version of Kafka's clients from 2.4 to 3.8. Servers other than Kafka (Azure Event
@@ -389,9 +389,9 @@ class Connector:
 
         1. On a second connection the client sends ListOffsets v0, which Kafka 0.9 supports, and
            then SaslHandshake, which only newer brokers support.
-        2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake within ten
-           times the response time of ListOffsets, at least a second. On a slow network, the
-           response to ListOffsets would be late as well.
+        2. A broker is Kafka 0.9 if it responds to ListOffsets, but not to SaslHandshake. The client
+           waits for the latter ten times as long as ListOffsets has taken, and at least a second:
+           on a slow network, the response to ListOffsets is late as well.
         3. Kafka 4, which no longer supports ListOffsets v0 (KIP-896), closes the connection, so the
            result is None.
         """

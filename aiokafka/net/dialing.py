@@ -303,8 +303,9 @@ class Route:
         return await _with_options(options, self._address, self.peer)
 
     async def _take_socket(self, deadline: float) -> socket.socket:
-        """Return the dialer's socket. The second connection of a route gets another socket: a
-        connector may try an older version of ApiVersions, or test for Kafka 0.9."""
+        """Return the dialer's socket. For a second connection of the route, request another socket
+        from the dialer: a connector may try an older version of ApiVersions, or test for Kafka 0.9.
+        """
         sock, self._sock = self._sock, None
         if sock is not None:
             return sock
@@ -323,9 +324,9 @@ async def routes_to(
 ) -> list[Route]:
     """Return the routes to a broker, to be tried in this order; the caller closes each.
 
-    Calls the dialer, then resolves the host name; with a proxy, which resolves the names of brokers
-    itself, the name of the proxy. `peer` names the broker in messages. Raises KafkaConnectionError,
-    at the latest at `deadline` (loop time).
+    Calls the dialer, then resolves the host name. With a proxy, resolves only the name of the
+    proxy, because the proxy resolves the names of brokers. `peer` names the broker in messages.
+    Raises KafkaConnectionError, at the latest at `deadline` (loop time).
     """
     host, port, _ = broker
     name = None
@@ -481,8 +482,9 @@ async def _ask_http_proxy(sock: socket.socket, proxy: ProxyUrl, address: tuple[s
     """Send CONNECT (RFC 9110, 9.3.6) and read the whole response. Raises OSError, whose text says
     why the proxy does not connect.
 
-    python-socks also supports HTTP proxies, but takes the first bytes that arrive for the whole
-    response. If the response arrives in two parts, Kafka's protocol would begin with the second.
+    python-socks also supports HTTP proxies, but treats the first bytes that arrive as the whole
+    response. If the response arrives in two parts, the second part would be read as a response of
+    the broker.
     """
     loop = asyncio.get_running_loop()
     target = format_address(*address)

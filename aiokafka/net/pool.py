@@ -339,8 +339,8 @@ class ConnectionPool:
             attempt.fail(IllegalStateError("the client is closed"))
 
     async def close(self, deadline: float) -> None:
-        """Fail all callers that wait for a connect, and close every connection; abort those that
-        are still open at `deadline` (loop time)."""
+        """Fail all callers that wait for a connect, and close every connection; abort connections
+        that are still open at `deadline` (loop time)."""
         self._refuse()
         for connection in self._open.values():
             self._dismiss(connection)
@@ -458,7 +458,7 @@ class ConnectionPool:
 
     def _expected(self, node_id: int) -> tuple[str, int] | None:
         """Return the cluster id and node id for the broker to check (KIP-1242). None for bootstrap
-        servers, and if the client would not rebootstrap."""
+        servers, without a known cluster id, and if this check or rebootstraps are disabled."""
         config, cluster_id = self._config, self._metadata.cluster.cluster_id
         is_checked = config.metadata_cluster_check and config.rebootstrap_trigger is not None
         return (cluster_id, node_id) if is_checked and cluster_id and node_id >= 0 else None

@@ -47,7 +47,7 @@ __all__ = [
 # -- A request to a token endpoint, by the package httpx
 
 # Redirects are not followed, and the size of responses is limited. httpx implements proxies,
-# timeouts and TLS, and detects incomplete responses; which proxy is used, `_proxy` decides.
+# timeouts and TLS, and detects incomplete responses. `_proxy` chooses the proxy.
 
 
 # A larger response, in bytes, is an error, so that memory is limited. A response with a token has a
@@ -454,7 +454,7 @@ def token_of(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> Toke
         raise refusal(response, url, secrets)
     fields = _json(response.body)
     if fields is None:
-        # Not the identity provider has responded, but for example a proxy, with an HTML page.
+        # The response is not from the identity provider, but for example from a proxy, as HTML.
         raise KafkaConnectionError(f"{url}: HTTP {response.status}, but the response is not JSON")
     value = fields.get("access_token") or fields.get("id_token")
     if not isinstance(value, str):
@@ -506,8 +506,8 @@ def _json(body: bytes) -> dict[str, Any] | None:
 
 
 def _shown(text: str, secrets: tuple[str, ...]) -> str:
-    """Return a text of the server for an error text: in one line of limited length, and without the
-    secrets of the request."""
+    """Return a text of the server so that it fits into an error text: one line of limited length,
+    without the secrets of the request."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

@@ -315,11 +315,11 @@ class CachedTokenProvider(AbstractTokenProvider):
                 raise renewed(failure) from failure.__cause__
 
     def refused(self, token: str) -> None:
-        """Arrange that a token that a broker has rejected is replaced.
+        """Request the replacement of a token that a broker has rejected.
 
-        The next caller fetches a new token. If brokers also reject the new tokens, the time between
-        such fetches grows. The rejected token is used until a fetch succeeds, because other brokers
-        may accept it. Ignores a token that is not the current one.
+        The next caller of `token()` fetches a new token. If brokers also reject the new tokens, the
+        time between such fetches grows. The rejected token is used until a fetch succeeds, because
+        other brokers may accept it. Does nothing if the token is not the current one.
         """
         cached = self._current
         if cached is None or cached.value != token or cached.is_rejected:
@@ -333,8 +333,8 @@ class CachedTokenProvider(AbstractTokenProvider):
         """Return the token that this caller uses; None if the caller has to fetch a token, or has
         to wait for another caller that fetches.
 
-        If there is no valid token and no fetch in progress, raises the last failure until the pause
-        after it is over.
+        During the pause after a failed fetch, raises the failure if there is neither a valid token
+        nor a fetch in progress.
         """
         cached = self._valid()
         now = _clock.running_time()
@@ -407,7 +407,7 @@ class CachedTokenProvider(AbstractTokenProvider):
                         last.__cause__ = error
                     except Exception as error:
                         # On Python 3.10, the HTTP client may convert the cancellation by `timeout`
-                        # to another exception. It must not replace the last failure.
+                        # to another exception. This exception must not replace the last failure.
                         if last is None or loop.time() < end:
                             last = self._as_kafka_error(error)
                     if has_one or not last.retriable:
@@ -443,8 +443,8 @@ class CachedTokenProvider(AbstractTokenProvider):
     def _refresh_after(self, lifetime: float) -> float:
         """Return the seconds after which a token with this lifetime is replaced, by Kafka's rules.
 
-        If the lifetime is shorter than the minimum period and the buffer together, only the
-        fraction of the lifetime counts.
+        If the lifetime is shorter than `refresh_min_period` plus `refresh_buffer`, these two
+        options are ignored.
         """
         config = self._config
         factor = config.refresh_window_factor + random.uniform(0, config.refresh_window_jitter)

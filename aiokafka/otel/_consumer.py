@@ -105,8 +105,8 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         self._is_interceptor = True
 
     def _is_idle(self) -> bool:
-        """Return whether `on_poll` and `on_consume` would have no effect: no spans and durations
-        are recorded."""
+        """Return whether `on_poll` and `on_consume` would have no effect: neither spans nor
+        durations are recorded."""
         is_own = type(self) is ConsumerTelemetry  # a subclass may override the methods
         return is_own and _names.is_noop(self._tracer) and _names.is_noop(self._duration)
 
@@ -231,7 +231,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> Callable[[ConsumerRecord[Any, Any]], Awaitable[T]]:
         """Return `function`, which handles single records, with each call in a `process` span.
 
-        `function` may be a plain function or a coroutine function, as for `ParallelConsumer.run`.
+        `function` is a function or a coroutine function, as for `ParallelConsumer.run`.
         """
         refuse_generators("function", function)
 

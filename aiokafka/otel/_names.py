@@ -82,7 +82,7 @@ class Identity:
         if options.get("group_id") is not None:
             self.attributes[GROUP] = options["group_id"]
         servers: Sequence[tuple[str, int]] = options["bootstrap_servers"]
-        # The conventions have attributes for one address only, so omit several servers.
+        # The conventions have attributes for one address only. With several servers, set none.
         if len(servers) == 1:
             self.attributes[_ADDRESS], self.attributes[_PORT] = servers[0]
 

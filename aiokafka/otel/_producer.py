@@ -107,8 +107,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         """Start the span of a record; return the record with the trace context in its headers.
 
         If the headers already have a trace context, they are not changed, and the span has a link
-        to it. Returns None, which keeps the record, if it already has a span, if instrumentation is
-        suppressed, or if OpenTelemetry's own instrumentation is active.
+        to it. Returns None, which leaves the record unchanged, if the record already has a span, if
+        instrumentation is suppressed, or if OpenTelemetry's own instrumentation is active.
         """
         if isinstance(record, _TracedRecord) or is_suppressed() or has_own_spans():
             return None

@@ -169,7 +169,8 @@ class Committer:
 
         - If the end of the log is unknown: `tracker.committable`, the lowest unfinished offset, or
           the offset after the last record if all records are finished.
-        - If taken records are unfinished: the same offset, but not more than the position.
+        - If taken records are unfinished: the same offset, but not more than the consumer's
+          position.
         - Otherwise: the position, because transaction markers after the last record should not
           count as lag.
 

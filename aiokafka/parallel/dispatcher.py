@@ -285,9 +285,9 @@ class Dispatcher:
                 partition = queue.add(tp, records, most)
                 flow.on_queued(partition)
                 next_offset = partition.tracker.position
-            # The records from `next_offset` on did not fit, and are read again. Delayed records of
-            # the partition come after them and are read again too, so drop the stored ones, or
-            # they would be processed twice.
+            # The records from `next_offset` on did not fit, and are read again. The delayed
+            # records of the partition come after them and are read again too. Drop the delayed
+            # records, or they would be processed twice.
             if next_offset <= records[-1].offset:
                 queue.delayed.drop([tp])
                 flow.read_again(tp, next_offset)
@@ -339,11 +339,11 @@ class Dispatcher:
         return work
 
     async def claim_processable(self) -> Work | None:
-        """Wait for the next record whose key function has not failed, start it and return it.
+        """Wait for the next record, start it and return it. Return None when processing has ended.
 
-        A record whose key function has raised an error counts as failed. If that ends the
-        processing, raises the error, or the error of sending the record to its retry or dead-letter
-        topic. Returns None when processing has ended.
+        If the application's key function raised an exception for the record, send the record to
+        its retry or dead-letter topic, and wait for the next record. Without such a topic, end the
+        processing and raise this exception; if the send fails, raise the error of the send.
         """
         while True:
             work = await self.claim()
@@ -353,8 +353,8 @@ class Dispatcher:
                 raise work.failure
 
     def _wake_next(self, waiter: asyncio.Future[None]) -> None:
-        """Wake the next worker if the cancelled worker was woken already; else remove the cancelled
-        worker's future, `waiter`.
+        """Called when a worker is cancelled while it waits for the future `waiter`. If the future
+        was set already, wake another worker in its place; otherwise remove the future.
         """
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
@@ -381,11 +381,11 @@ class Dispatcher:
             flow.on_finished(work.partition)
 
     async def handle_failure(self, work: Work, error: Exception) -> Exception | None:
-        """Send a failed record to a retry or dead-letter topic and return None, or end the
-        processing and return the error that ended it.
+        """Send a failed record to its retry or dead-letter topic, and return None.
 
-        Without such a topic that error is `error`; if the send fails, it is the error of the send.
-        If the partition was revoked or lost, only log and return `error`.
+        - Without such a topic: end the processing and return `error`.
+        - If the send fails: end the processing and return the error of the send.
+        - If the partition was revoked or lost: do not send, only log and return `error`.
         """
         outcome = error
         self.meter.fail()
@@ -440,8 +440,8 @@ class Dispatcher:
             self.wake(self.queue.ready)
 
     def release_if_running(self, work: Work) -> None:
-        """Put a record back in the queue if its handler has failed or was cancelled, so that it is
-        not finished."""
+        """Put a record back in the queue if it is still RUNNING, because its handler has failed or
+        was cancelled."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self.meter.set_running(self.queue.running)

@@ -43,8 +43,8 @@ class Flow:
     - The limits for all partitions are reached, or the ParallelConsumer stops.
     - The partition has more than its share of the limits; without this rule, its slow keys would
       block the other partitions.
-    - More than `max_uncommitted` of its records, from the lowest unfinished offset on, were taken
-      from the consumer.
+    - More than `max_uncommitted` of its records were taken from the consumer, counted from the
+      lowest unfinished offset.
     - It belongs to a retry topic, and its next record is not due yet.
     - It belongs to a dead-letter topic.
 
@@ -150,9 +150,10 @@ class Flow:
             self._apply(self._consumer.assignment())
 
     def on_finished(self, partition: PartitionWork) -> None:
-        """Call this after a record of `partition` has finished. If the limits were reached, resumes
-        all partitions at the resume level. If `partition` was above its share (see `_shares`) or
-        `max_uncommitted`, resumes it at half of the share or of `max_uncommitted`.
+        """Called after a record of `partition` has finished. If the limits were reached, resume all
+        partitions as soon as the unfinished records have fallen to the resume level. If `partition`
+        was above its share (see `_shares`) or `max_uncommitted`, resume it as soon as it has fallen
+        to half of this limit.
         """
         if self._is_full:
             records, nbytes = self._resume_level()
@@ -250,7 +251,8 @@ class Flow:
     def _apply(self, tps: Iterable[TopicPartition]) -> None:
         assigned = self._consumer.assignment()
         for tp in tps:
-            # A handler may end after its partition was revoked, and `pause()` raises for it.
+            # A handler may end after its partition was revoked, and `pause()` would raise for a
+            # revoked partition.
             if tp not in assigned:
                 continue
             is_paused = self._is_full or self._is_closed

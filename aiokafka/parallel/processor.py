@@ -264,11 +264,11 @@ class ParallelConsumer(Generic[KT, VT]):
     - `concurrency`: maximum number of records that are processed at once.
     - `order`: "key": records with the same key in order, records without a key in any order.
       "partition": the records of a partition in order. "none": any order.
-    - `key`: with `order="key"`, a function of the record that replaces its key; returns a hashable
-      value, or None for any order.
-    - `max_records`, `max_bytes`: maximum number of unfinished records, and of the bytes of their
-      keys, values and headers (which the last records may exceed). At the limits, partitions are
-      paused.
+    - `key`: for `order="key"`, a function that is called with the record. It returns a hashable
+      value to use instead of the record's key, or None if the record needs no order.
+    - `max_records`, `max_bytes`: maximum number of unfinished records, and maximum bytes of their
+      keys, values and headers (the last records may exceed `max_bytes`). At the limits, partitions
+      are paused.
     - `max_uncommitted`: maximum number of records taken from a partition, from the lowest
       unfinished offset on; after a crash they may be processed again. At the limit, the partition
       is paused.
@@ -278,8 +278,8 @@ class ParallelConsumer(Generic[KT, VT]):
     - `retry`: RetryTopics for failed records. None: the first exception of a handler ends the
       processing.
 
-    Raises TypeError or ValueError for wrong arguments and an unsuitable consumer, RuntimeError
-    without a running event loop.
+    Raises TypeError or ValueError for wrong arguments, and for a consumer without the required
+    options; RuntimeError without a running event loop.
     """
 
     def __init__(
@@ -353,8 +353,8 @@ class ParallelConsumer(Generic[KT, VT]):
 
         Raises the errors of `AIOKafkaConsumer.start()`; the consumer is closed then, and `start()`
         may be called again. Raises IllegalStateError without a subscription or assigned partitions,
-        and after an earlier start or stop; ValueError if the subscription has become
-        unsuitable since the constructor.
+        and after an earlier start or stop; ValueError if the consumer's subscription was changed
+        since the constructor, and the constructor's checks fail now.
         """
         if self._phase is not _Phase.NEW:
             raise IllegalStateError(f"{self!r} was started before")
@@ -419,9 +419,10 @@ class ParallelConsumer(Generic[KT, VT]):
     async def stop(self) -> None:
         """Call no more handlers, wait for the running handlers, commit, and stop the consumer.
 
-        Waits at most `drain_timeout_ms` for the handlers before it cancels them, at most as long
-        again for the commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also
-        after a cancelled call, and by several tasks at once; all calls wait for the end.
+        Waits at most `drain_timeout_ms` for the handlers, and then cancels them. Waits at most
+        another `drain_timeout_ms` for the commit, and then for `AIOKafkaConsumer.stop()`. May be
+        called again, also after a cancelled call, and by several tasks at once; all calls wait
+        until the consumer is stopped.
 
         Raises IllegalStateError if a handler or `listener` calls it, because `stop()` would wait
         for its caller: call `request_stop()` there.
@@ -479,12 +480,13 @@ class ParallelConsumer(Generic[KT, VT]):
     ) -> None:
         """Call `handler(record)` for every record, until `request_stop()`.
 
-        The handler may be a coroutine function, or a fast plain function, which blocks the loop. An
-        awaitable result is awaited, any other result is ignored. CancelledError from a handler that
-        was not cancelled is a failure like other exceptions. The first exception that `retry` does
-        not handle ends the processing: the other handlers are cancelled, and the exception is
-        raised here, as are errors of the consumer. If `run` is cancelled, the handlers are
-        cancelled too; their records are unfinished, and the next `run()` starts with them.
+        The handler may be a coroutine function, or a synchronous function, which must be fast
+        because it blocks the event loop. An awaitable result is awaited, any other result is
+        ignored. CancelledError from a handler that was not cancelled is a failure like other
+        exceptions. The first exception that `retry` does not handle ends the processing: the other
+        handlers are cancelled, and `run()` raises the exception. `run()` also raises errors of the
+        consumer. If `run()` is cancelled, the handlers are cancelled too; their records are
+        unfinished, and the next `run()` starts with them.
 
         Raises IllegalStateError before `start()`, and while another call is in progress; TypeError
         for generator functions.

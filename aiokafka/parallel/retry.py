@@ -59,8 +59,8 @@ class Delays:
     provides an upper bound:
 
     1. At some loop time, the end offset of a partition is observed.
-    2. Records before that offset were written before that time. So, whatever their headers say,
-       they are due when the delay of the retry topic has passed since that time, at the latest.
+    2. Records before that offset were written before that time. So they are due, at the latest,
+       when the delay of the retry topic has passed since that time, whatever their headers say.
 
     Owns: the observed end offsets and their times.
     """
@@ -81,12 +81,11 @@ class Delays:
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
 
     async def start_partitions(self, assigned: Iterable[TopicPartition]) -> None:
-        """Start at the first record in partitions of retry topics without a committed offset, and
-        where the records at the committed offset were deleted.
+        """In each partition of a retry topic, seek to the first record if the group has no
+        committed offset, or if the record at the committed offset was deleted.
 
-        With `auto_offset_reset="latest"`, the consumer would skip the copies that were sent before
-        it got the partition, for example in an earlier run that has not committed there, and the
-        copies after those that retention has deleted. With "earliest" it does the same by itself.
+        Otherwise, `auto_offset_reset="latest"` would skip all records that are in the partition
+        now. With "earliest", the consumer starts at the first record anyway.
         """
         tps = [tp for tp in assigned if self.retry.is_retry_topic(tp.topic)]
         if not tps or self._consumer.auto_offset_reset == "earliest":
@@ -240,8 +239,8 @@ class DelayedRecords:
         return min((each.wake_at for each in self._partitions.values()), default=None)
 
     def take_due(self, now: float) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Remove and return the records that are due, of partitions whose wake time has come. A
-        record that is not due holds back the later records of its partition.
+        """Remove and return the due records of partitions whose wake time (`_set_wake_time`) has
+        come. A record that is not due holds back the later records of its partition.
         """
         taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         for tp, waiting in list(self._partitions.items()):
@@ -356,8 +355,9 @@ _OMITTED = "omitted"
 
 
 class RetryTopics(Generic[KeySent, ValueSent]):
-    """Sends failed records to retry topics and dead-letter topics: `ParallelConsumer(retry=...)`,
-    and `AIOKafkaShareConsumer.process(retry=...)` for share groups.
+    """Sends failed records to retry topics and dead-letter topics. Pass this object to
+    `ParallelConsumer(retry=...)` or, for share groups, to
+    `AIOKafkaShareConsumer.process(retry=...)`.
 
     The first failure of a record sends it to the first retry topic, where it waits for the first of
     `delays_ms` before it is processed again; the next failure sends it to the second topic, and so
@@ -373,8 +373,9 @@ class RetryTopics(Generic[KeySent, ValueSent]):
     - `retry_topic`: name of the retry topics, with the fields `{topic}` and `{n}`, which starts at
       1.
     - `dead_letter_topic`: name of the dead-letter topic, which may have the field `{topic}`. None:
-      an exception after the last retry, or one that is not retried, ends the processing of a
-      ParallelConsumer; a share consumer releases the record, or rejects it after a RejectRecord.
+      there is no dead-letter topic. An exception after the last retry, or an exception that is not
+      retried, then ends the processing of a ParallelConsumer; a share consumer releases the record,
+      or rejects the record if the exception is RejectRecord.
     - `retry_on`: exceptions to retry; after other exceptions, the record is sent to the dead-letter
       topic at once.
     - `never_retry`: exceptions that are not retried, although `retry_on` includes them.
@@ -685,7 +686,7 @@ def _smaller_copies(
     dead: str | None,
     info: RetryInfo,
 ) -> list[_Copy]:
-    """Return the copies to send if `first` is rejected, in this order (see RetryTopics)."""
+    """Return the copies to send if `first` is rejected, in the order that RetryTopics documents."""
     without_message = replace(first, info=replace(first.info, message=""))
     if dead is None:
         return [without_message]

@@ -259,7 +259,7 @@ class Work(Generic[KT, VT]):
 
 
 class WorkQueue:
-    """Queue of the unfinished records, and of the order in which they may be processed.
+    """The unfinished records, and the order in which they may be processed.
 
     A lane is a sequence of records that must be processed in order: the records of a key, or of a
     partition. The first record of a lane is ready or running, the rest wait. Records with the lane
@@ -304,7 +304,7 @@ class WorkQueue:
     # -- adding -----------------------------------------------------------------------------------
 
     def begin(self, tps: Iterable[TopicPartition]) -> None:
-        """Add assigned partitions, so that their positions are committed before any record."""
+        """Add assigned partitions. Their positions are committed even before a record is read."""
         for tp in tps:
             if tp not in self._partitions:
                 self._begin(tp)
@@ -383,7 +383,7 @@ class WorkQueue:
         self.nbytes -= work._size
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
-        """Put a record at the end of its lane: the records that are processed in order (see
+        """Put a record at the end of its lane (the records that are processed in order, see
         WorkQueue). Return the record's size. A record that is alone in its lane, or has no lane, is
         ready at once.
         """
@@ -531,7 +531,7 @@ class WorkQueue:
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
         """Make `start_next()` return no more records of these partitions; running records may
-        finish. Return the PartitionWorks of those partitions that have one.
+        finish. Return the existing PartitionWorks of these partitions.
         """
         tps = list(tps)
         self.delayed.close(tps)

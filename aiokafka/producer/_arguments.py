@@ -36,8 +36,8 @@ _LAST_TIMESTAMP = 2**63 - 2
 timestamp": the difference between 2**63 - 1 and -1 does not fit into 64 bits."""
 
 _MOST_FRAMING = HEADER_SIZE + 21
-"""The bytes of a batch header, and 21 bytes, the largest size of the lengths, timestamp and offset
-of a record. aiokafka 0.14 calculates with the same number."""
+"""The bytes of a batch header, plus 21, the most bytes that the lengths, timestamp and offset of a
+single record can have. aiokafka 0.14 calculates with the same number."""
 
 
 # -- Fields
@@ -176,8 +176,8 @@ def checked_record(
     headers: Headers,
     config: ProducerConfig,
 ) -> OutgoingRecord:
-    """Return the arguments of `send`, with key and value after the serializers, as a record. A
-    timestamp of None is the present time.
+    """Return the arguments of `send` as an OutgoingRecord. `value` and `key` are serialized
+    already. With `timestamp_ms` None, the record gets the present time.
 
     Raises WrongArgument or TypeError for an invalid argument, MessageSizeTooLargeError if the
     record exceeds `max_request_size`.

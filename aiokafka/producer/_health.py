@@ -139,7 +139,7 @@ class ProducerHealthMonitor:
 
     def backlog(self, deadline: float | None) -> str:
         """Return a text about the batches that a closing producer waits for: their number, the
-        reason, and the longest time.
+        reason, and the maximum of the remaining time.
 
         `deadline` (loop time) is the deadline of `stop()`; None for `stop()` without a timeout.
         """
@@ -197,9 +197,10 @@ class ProducerHealthMonitor:
         return since
 
     def _refusals(self, now: float) -> list[Outage]:
-        """Return an Outage for each type of error that prevents delivery although brokers respond.
-        Return [] unless, for each partition with batches, the oldest batch has an error or no
-        leader, has waited for `LASTING` seconds, and no batch was delivered since."""
+        """Return an Outage for each type of error that prevents delivery although brokers respond;
+        [] if some batch may be delivered. No batch can be delivered if the oldest batch of every
+        partition has an error or no leader, and has waited for `LASTING` seconds, in which no batch
+        was delivered."""
         groups: dict[type, list[tuple[float, BaseException, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
             since, error = self._waits_since(batch), batch.error
@@ -219,9 +220,12 @@ class ProducerHealthMonitor:
 
     def _outage(self, now: float) -> Outage | None:
         """Return the outage because of which no batch can be delivered; None if a batch may be
-        delivered. In this order: all brokers with batches or requests have an outage; all
-        partitions have errors or no leader; no broker has responded since metadata requests began
-        to fail."""
+        delivered. The first of these cases that applies determines the outage:
+
+        1. All brokers with batches or requests have an outage.
+        2. All partitions with batches have errors or no leader (`_refusals`).
+        3. No broker has responded since metadata requests began to fail.
+        """
         busy = [node.health for node in self._nodes.values() if node.is_busy]
         outages = [health.outage(now) for health in busy]
         found = [outage for outage in outages if outage is not None]

@@ -217,8 +217,8 @@ class ProducerMeter:
     @contextmanager
     def waiting_for_memory(self, topic: str, partition: int | None) -> Iterator[MemoryWait]:
         """Add the duration of the block to the time of waits for memory. If the block raises,
-        report the wait to the collector; otherwise the producer does that later, in one call of
-        `buffer_waited` for all waits of the record."""
+        report the wait to the collector. Otherwise the producer reports all waits of the record
+        later, by one call of `buffer_waited`."""
         wait = MemoryWait()
         began_at = self._loop.time()
         self.waiting += 1

@@ -28,8 +28,9 @@ _Outcome = tuple[Any, Any, Headers, Coroutine[Any, Any, Serialized] | None]
 def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
     """Return the serializers of a producer, each of any form; see `adapt_serializer()`.
 
-    `Serializers.serialize` runs for each record. So the two most frequent cases, a value serializer
-    alone with or without a context, have subclasses that check nothing about the serializers then.
+    `Serializers.serialize` runs for each record. So the two most frequent cases have their own
+    subclasses, without checks for other serializers: a value serializer alone, with or without a
+    context.
     """
     key, key_takes_context = adapt_serializer(key_serializer)
     value, value_takes_context = adapt_serializer(value_serializer)
@@ -41,9 +42,9 @@ def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
 
 
 def without_awaitables(option: str, serializer: Any) -> Any:
-    """Return a wrapper of the serializer that was given as `option`, for code that calls the
-    serializer itself and does not await the result: the wrapper raises TypeError instead of
-    returning an awaitable. Return a serializer that is not callable as it is.
+    """Return a wrapper of `serializer`, the value of `option`, for code that calls the serializer
+    itself and does not await the result: the wrapper raises TypeError instead of returning an
+    awaitable. If `serializer` is not callable, return it unchanged.
 
     opentelemetry-instrumentation-aiokafka calls the serializers of a producer to compute the
     partition of a record, and leaves the partition out after an error.
@@ -129,7 +130,7 @@ class Serializers:
         self, topic: str | None, headers: list[Header]
     ) -> tuple[_Function | None, _Function | None]:
         """Return the serializers as functions of the data alone, for a record of `topic` with
-        `headers`, to which they may append."""
+        `headers`. The functions may append to `headers`."""
         return self.key, self.value
 
 
@@ -256,8 +257,8 @@ def _bind(function: Callable[..., Any], context: SerializationContext) -> _Funct
 
 
 def _checked(pairs: list[Header], given: Headers) -> Headers:
-    """Return `pairs`, which were `given` before the serializers, after a check if they have
-    changed."""
+    """Return the headers `pairs`. If a serializer has changed them (`given` has the headers before
+    the serializers), check them first."""
     if len(pairs) == len(given) and all(map(is_, pairs, given)):
         return pairs
     return as_headers(pairs)

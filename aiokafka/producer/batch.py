@@ -109,8 +109,9 @@ class BatchSizing:
         self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """Return an empty builder, whose full batch has about `self.limit` bytes after compression,
-        according to the compression ratio of earlier batches; with acks=0 before compression."""
+        """Return an empty builder. Its full batch has about `self.limit` bytes after compression,
+        estimated from the compression ratio of earlier batches. With acks=0, `self.limit` is the
+        size before compression."""
         if self._refused_at and self._clock() - self._refused_at > _LIMIT_LIFETIME:
             self._full = self._most
             self._may_grow = True
@@ -499,8 +500,8 @@ class RecordFuture:
             self._outcome.loop.call_exception_handler(context)
 
     def _current_outcome(self) -> BatchOutcome:
-        """Return the outcome of the batch that contains the record; after a split, that of the
-        part."""
+        """Return the outcome of the batch that contains the record; after a split, the outcome of
+        the part."""
         outcome = self._outcome
         if outcome is None:
             text = "the future was not initialised"  # type: ignore[unreachable]

@@ -334,7 +334,7 @@ class BatchCompletion:
         response: ProduceResponse,
     ) -> bool:
         """Route `queue` to the new leader in the response (KIP-951), and return True. Return False
-        if the response has no leader, or none that is newer than the leader in the metadata."""
+        if the response has no leader, or its leader is not newer than that in the metadata."""
         leader = result.current_leader
         asked = queue.in_flight_from
         if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
@@ -550,9 +550,9 @@ class BatchCompletion:
         by_record: Callable[[int], BaseException] | None = None,
         last_error: KafkaError | None = None,
     ) -> None:
-        """Remove an in-flight batch, and fail its futures: with `by_record(index of the record)` if
-        given, else with `error`. `last_error` is the error of the last attempt, if that is not
-        `error`."""
+        """Remove an in-flight batch, and fail its futures with `error` or, if there is a
+        `by_record`, with `by_record(index of the record)`. `last_error`: the error of the last
+        attempt, if it differs from `error`."""
         queue.remove_in_flight(batch)
         was_done = batch.is_done
         if not was_done:
@@ -663,7 +663,7 @@ def _record_errors(
     """Return a function that creates the error of a record from its index in the batch (KIP-467);
     None if the response lists no rejected records.
 
-    Records that the user put into the batch have one future. Its error is created for index 0, and
+    Records that the user put into the batch share one future. For each of their indexes, the error
     is that of the first rejected record among them.
     """
     rejected = {

@@ -756,9 +756,9 @@ class MessageAccumulator:
         return found
 
     def _available(self, topic: str, cluster: ClusterMetadata) -> set[int]:
-        """Return the partitions for records without a key: those with a leader. With
-        `partitioner_rack_aware`, those with a leader in the rack of the client, if there are any
-        (KIP-1123)."""
+        """Return the partitions for records without a key: all partitions with a leader. With
+        `partitioner_rack_aware`, only partitions with a leader in the rack of the client, if there
+        are any (KIP-1123)."""
         available = set(cluster.available_partition_ids(topic))
         rack = self._config.client.client_rack
         if not (rack and self._config.partitioner_rack_aware):
@@ -932,8 +932,11 @@ class MessageAccumulator:
         is_awaited: bool = False,
     ) -> Future[Any]:
         """Append a record without a key to the sticky partition, and return its future. First
-        switch to another partition if the open batch of the sticky partition is full, or if the
-        quantum is used up and the sticky partition has no open batch, or one that has grown."""
+        switch to another partition
+
+        - if the open batch of the sticky partition is full, or
+        - if the quantum is used up, unless there is an open batch that has not grown.
+        """
         queue = topic_queues.sticky
         # Fill the open batch even if the quantum is used up: larger batches compress better. But a
         # batch that has grown is filled one quantum at a time: otherwise its partition would get
@@ -962,8 +965,8 @@ class MessageAccumulator:
         return self.append_to(topic_queues, queue, timestamp, None, value, headers, is_awaited)
 
     def _switch(self, topic_queues: TopicQueues) -> PartitionQueue:
-        """Switch the sticky partition. A busy application fills it with more than one batch of
-        `max_batch_size`: the open batch grows."""
+        """Switch the sticky partition. If the application sends without a break, the quantum of the
+        partition exceeds `max_batch_size`, so that its open batch grows."""
         queue = topic_queues.switch()
         if self._loop.time() < self._busy_until:
             topic_queues._left = max(topic_queues._left, topic_queues.sizing.largest // _BUSY_SHARE)
@@ -997,7 +1000,7 @@ class MessageAccumulator:
         batch.reserve(BATCH_OVERHEAD)
         if value is not None and len(value) >= builder.size_limit:
             # Grow the batch before its first record, so that the builder allocates memory for more
-            # records at once, and need not copy this one.
+            # records at once, and need not copy this record.
             self._grow(topic_queues, queue, batch, len(value))
         future = batch.add(timestamp, key, value, headers, is_awaited)
         if future is None:

@@ -285,8 +285,9 @@ class InFlightRequests:
         return self._last_duration * min(1.0, (self.size + size) / self._last_total)
 
     def _set_window(self, sent: ProduceInFlight, duration: float) -> None:
-        """Adjust the window: the bytes up to and including `sent` were acknowledged in `duration`
-        seconds, or not even in that time."""
+        """Adjust the window to the throughput. The bytes up to and including `sent` were
+        acknowledged after `duration` seconds. If `sent` failed, they were not acknowledged by
+        then."""
         acknowledged = sent.total * self._good_time
         if duration > self._good_time or acknowledged > self.window * duration:
             window = int(acknowledged / max(duration, 0.001))
@@ -805,9 +806,8 @@ class NodeSender:
             yield queue
 
     def _may_send_open(self, now: float) -> bool:
-        """Return whether open batches are sent now, with a linger time of 0. Return False while
-        they gather records during a request and, for a limited time, while the application is
-        sending."""
+        """Return whether to send open batches now, if the linger time is 0. While a request is in
+        flight, or the application is sending, open batches gather records for a limited time."""
         if not self._lingering or (self.requests and now < self._gather_until):
             return False
         if not self._accumulator.is_yielding:
@@ -829,8 +829,8 @@ class NodeSender:
             self._back_off(queue)
             return None
         batch = queue.waiting[0]
-        # The next response may come sooner than the last one. So send the batch nevertheless if no
-        # request is in flight, whose response would show that.
+        # `time_for` estimates from the last response, and the next response may come sooner. If no
+        # request is in flight, no response could correct the estimate, so send the batch anyway.
         while (
             self.requests.size
             and not batch.attempts

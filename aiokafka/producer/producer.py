@@ -638,8 +638,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         return await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
 
     async def _finish_serializing(self, rest: Coroutine[Any, Any, Serialized]) -> Serialized:
-        """Wait for a serializer, and show the wait in `health()`. Nothing else was awaited since
-        the first step of the serializer."""
+        """Wait for a serializer, and show the wait in `health()`. The caller must not have awaited
+        anything else since the first step of the serializer."""
         with self.client.waits.on("a serializer", reason="the serializer has not returned"):
             return await rest
 
@@ -908,8 +908,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     def create_batch(self, *, topic: str | None = None) -> BatchBuilder:
         """Return an empty batch of up to `max_batch_size` bytes, for `send_batch`.
 
-        `topic` is the topic for serializers that take a context, which need it; `send_batch` then
-        accepts no other topic. Raises WrongArgument (a ValueError) if such serializers lack it.
+        Serializers that take a context need `topic`; `send_batch` then accepts no other topic.
+        Raises WrongArgument (a ValueError) if there are such serializers, and no `topic`.
         """
         serializers = self._serializers
         if topic is not None:
@@ -1032,11 +1032,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         event loop. The request names the member and its generation, so that brokers since Kafka 2.5
         refuse a member that has lost its partitions.
 
-        Raises CommitFailedError if a partition was revoked since its records were returned (even if
-        the partition was assigned again, until records are requested again), ValueError and
-        TypeError for wrong arguments. If the coordinator responds with IllegalGenerationError,
-        UnknownMemberIdError or FencedInstanceId, the call raises this error, which is fatal to the
-        consumer, but not to this producer.
+        Raises CommitFailedError if a partition was revoked since its records were returned; if the
+        partition was assigned again, only until the application requests more records. Raises
+        ValueError and TypeError for wrong arguments. If the coordinator responds with
+        IllegalGenerationError, UnknownMemberIdError or FencedInstanceId, the call raises this
+        error, which is fatal to the consumer, but not to this producer.
         After an error without `is_fatal` abort the transaction.
         """
         transactions = self._transactional()

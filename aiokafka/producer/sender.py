@@ -106,7 +106,7 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
     broker.
 
     Raises KafkaTimeoutError at `deadline` (loop time), UnsupportedVersionError before Kafka 0.11,
-    and errors in responses that are not retriable errors.
+    and the error of a response if it is not retriable.
     """
 
     nodes = RetryNodes(client)
@@ -415,7 +415,7 @@ class Sender:
             )
 
     async def _renew_producer_id(self) -> None:
-        """Get another producer id whenever the state of the producer id wants one: brokers no
+        """Get another producer id whenever `ProducerIdState.wants_producer_id` is set: brokers no
         longer accept the id, or its last epoch is used up. Runs until cancelled.
         """
         wanted = self.completion.identity_wanted

@@ -457,12 +457,13 @@ _LONGEST_MARKER_PAUSE = 0.01
 """Longest pause in seconds. It has to be much shorter than `_LEADER_BACKOFF`."""
 
 _LARGEST_LOSS = 0.06
-"""Seconds that slow responses have cost, less the seconds that a longer pause would have cost,
-after which the pause grows. Responses that are slow for another reason are too rare for that."""
+"""The pause grows if the loss exceeds this number of seconds. The loss is the time that slow
+responses have cost, minus the time that a longer pause would have cost. Responses that are slow for
+another reason are too rare to reach it."""
 
 _TRANSACTIONS_BEFORE_HALVING = 200
-"""Transactions after which a pause that has not grown is halved. If that is too short, it costs
-`_LARGEST_LOSS` once in so many transactions."""
+"""A pause that has not grown for this number of transactions is halved. If the halved pause is too
+short, that costs `_LARGEST_LOSS` once in this number of transactions."""
 
 _NO_PAUSE_TIME = 60.0
 """Seconds without pauses after the longest pause has not helped."""
@@ -482,10 +483,10 @@ class MarkerPause:
        (`_LEADER_BACKOFF`), and then writes the records.
 
     No response shows how long the markers take, so the pause is adapted to the response times. It
-    grows by a millisecond if more than one in twenty responses is slow, because 20 pauses are then
-    shorter than one slow response. Otherwise it is halved after some time. If the longest pause
-    does not prevent slow responses, they have another reason, and no transaction pauses for a
-    minute.
+    grows by a millisecond if more than one in twenty responses is slow: a millisecond in each of 20
+    transactions costs as much as one slow response. Otherwise it is halved after some time. If the
+    longest pause does not prevent slow responses, they have another reason, and no transaction
+    pauses for a minute.
 
     The pause counts from the response to EndTxn. An application that takes longer than that before
     it sends records does not wait.
@@ -507,8 +508,8 @@ class MarkerPause:
         self.until = now + self._length
 
     def on_response(self, sent_at: float, now: float) -> None:
-        """Adapt the length to the response of a Produce request (loop times), if that is the first
-        one after the pause."""
+        """Adapt the length of the pause to the response time of a Produce request, if it is the
+        first request after the pause. `sent_at`, `now`: loop times of request and response."""
         if not self._is_first:
             return
         self._is_first = False
@@ -586,8 +587,8 @@ _OPENINGS = {
     "send_offsets_to_transaction": "Not in the middle of a transaction",
 }
 
-# ProducerFenced is not among them: the transaction may only have exceeded its timeout.
-# `Fencing.explain`, or the end of an abort, finds out, and calls `fail_for_good` if necessary.
+# ProducerFenced is not among these errors: the transaction may only have exceeded its timeout.
+# `Fencing.explain`, or the end of an abort, finds the cause and calls `fail_for_good` if necessary.
 _FATAL_ERRORS = (
     TransactionalIdAuthorizationFailed,
     ClusterAuthorizationFailedError,

@@ -289,7 +289,8 @@ class PendingTxnRequests:
         """
         for pending in tuple(self._pending):
             if self._transaction.is_version_2:
-                # After the abort, brokers refuse the request for its outdated epoch (KIP-890).
+                # After the abort, brokers reject the request because its producer epoch is outdated
+                # (KIP-890).
                 pending.cancel_now()
             else:
                 pending.cancel()
@@ -479,10 +480,9 @@ def offsets_by_member(
 
     If `group` is a member, it commits all offsets. If `group` is a group id, the consumer that read
     the partition commits its offset (`_reader_of`); without such a consumer, the offset is
-    committed without a member. `readers`: the consumers of the group in this event loop. Raises
-    CommitFailedError if a consumer has lost a partition since it returned the partition's records,
-    unless the partition is assigned again and `may_commit()` permits the offset; or if the topic
-    may have been recreated.
+    committed without a member. `readers`: the consumers of the group in this event loop. Raises the
+    CommitFailedError of `GroupView.refuse_lost()`: a consumer has lost a partition since it
+    returned the partition's records, or the topic may have been recreated.
     """
     ids: dict[str, bytes] = {}
     if isinstance(group, ConsumerGroupMetadata):
@@ -510,8 +510,8 @@ def _reader_of(
     partition: TopicPartition, offset: int, readers: Sequence[GroupView]
 ) -> GroupView | None:
     """Return the consumer of `readers` that may commit `offset`, because it has returned the
-    records before it. Otherwise return a consumer that has lost the partition, else the owner of
-    the partition, else None.
+    records before this offset. Otherwise return a consumer that has lost the partition, else the
+    owner of the partition, else None.
 
     A rebalance may move a partition between two consumers of this event loop while a transaction
     is open:
@@ -913,8 +913,8 @@ class _OffsetsCommit:
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
         """Raise the first error of the response, and KafkaProtocolError if it lacks a partition.
         But after `MOST_UNKNOWN` responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
-        UNKNOWN_TOPIC_ID, return, and the caller raises the last error: raised here, this retriable
-        error would only repeat the request."""
+        UNKNOWN_TOPIC_ID, return: the caller raises the last error of `unknown`. If this method
+        raised that error, which is retriable, the request would be repeated."""
         named = set()
         for topic in response.topics:
             name = topic.name or self._names.get(topic.topic_id, "")

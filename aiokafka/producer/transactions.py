@@ -309,8 +309,8 @@ class ProducerTransactions:
     a second commit waits for the first commit and shares its result, an abort during a commit
     raises TransactionStateError, and vice versa.
 
-    Owns: the commit or abort in progress, and the number of the transaction whose failed commit
-    `begin` has raised.
+    Owns: the commit or abort in progress, and the number of the last transaction for which `begin`
+    has raised the error of a failed commit.
     """
 
     def __init__(
@@ -496,8 +496,8 @@ class ProducerTransactions:
         """Prevent other tasks from ending the transaction, until the end of the `with` block of the
         returned _Ending.
 
-        If another task runs the same `call`, wait for it. If that has succeeded, return the _Ending
-        of that task, so that the caller has nothing to do.
+        If another task runs the same `call`, wait for that task. If it succeeds, return its
+        _Ending, so that the caller has nothing to do.
 
         Raises TransactionStateError if another task runs the opposite call (an abort instead of a
         commit, or vice versa), or has ended the transaction meanwhile; KafkaTimeoutError at
@@ -664,7 +664,7 @@ class ProducerTransactions:
 
     async def _abort_unknown(self, error: KafkaError, deadline: float) -> None:
         """Decide whether a transaction counts as aborted although the coordinator refused the abort
-        with `error`. If it does not, fail the producer for good and raise `error`.
+        with `error`. If it does not count as aborted, fail the producer for good and raise `error`.
         """
         transaction = self.transaction
         can_renew = await self._requests.can_renew(deadline)
@@ -692,8 +692,8 @@ class ProducerTransactions:
         """Add offsets of a group to the transaction, by `max_block_ms`.
 
         Raises TypeError or ValueError for wrong arguments, TransactionStateError if no transaction
-        is open, CommitFailedError if partitions were revoked, and errors of the brokers. Any other
-        KafkaError than TransactionStateError fails the transaction.
+        is open, CommitFailedError if partitions were revoked, and errors of the brokers. Every
+        KafkaError except TransactionStateError fails the transaction.
         """
         offsets = as_offsets(given)
         transaction = self.transaction

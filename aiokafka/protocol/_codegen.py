@@ -216,8 +216,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that raises UnsupportedVersionError if a field that the version lacks has
-        another value than its default."""
+        """Write a check for a `field` that the version lacks: it raises UnsupportedVersionError
+        unless the field has its default value."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):

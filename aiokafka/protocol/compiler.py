@@ -34,8 +34,9 @@ GENERATED = {
 
 # The versions of generated codecs, for APIs that need others than the newest. Members of the
 # classic protocol commit and fetch offsets by topic name, until version 9. Brokers offer version 6
-# of InitProducerId only as an unstable version, for two-phase commit (KIP-939). Transactions of
-# version 1 use the versions before KIP-890; later ones of AddPartitionsToTxn are for brokers.
+# of InitProducerId only as an unstable version, for two-phase commit (KIP-939). If
+# transaction.version is 1, producers use the versions before KIP-890. Only brokers send later
+# versions of AddPartitionsToTxn.
 _VERSIONS = {
     "InitProducerId": (5,),
     "OffsetCommit": (9, 10),

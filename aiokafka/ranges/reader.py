@@ -103,9 +103,8 @@ class WaitingCallers:
         return self._waiting > 0
 
     async def wait(self, arrived: asyncio.Event) -> None:
-        """Wait for `arrived`, for a call that needs records. The timeout clocks run only while such
-        a call waits: if no other call waits, first exclude from the clocks the time since the last
-        waiting call ended."""
+        """Wait for `arrived` in a call of `next()`. If no other call waits, first exclude from the
+        timeout clocks the time in which no call has waited."""
         if not self._waiting:
             now = self._loop.time()
             for state in self._states:
@@ -361,8 +360,8 @@ class RangeReader:
         return all(state.phase is RangePhase.DONE for state in self._states)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop fetching. `next()` raises the first error given to this method, after `next()` has
-        returned all fetched record sets."""
+        """Stop fetching, and store the first error. `next()` returns all fetched record sets, then
+        raises this error."""
         if self._failure is None:
             self._failure = error
         self._arrived.set()
@@ -418,8 +417,8 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Return the ranges to fetch from each leader, at most one per partition. Ranges that got
-        records longest ago come first."""
+        """Return the ranges to fetch from each leader, at most one per partition. The range that
+        has waited longest for records is first."""
         by_leader: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.last_response):
@@ -523,8 +522,8 @@ class RangeReader:
             found = asked.get(tp)
             if found is not None and found.phase is RangePhase.FETCHING:
                 self._handle_partition(found, data, frame, limit)
-        # If records fill more than half of the requested size, a range may have got no records
-        # although its limit was large enough: do not double the limit of such a range.
+        # If the response has more than half of the requested size, a range may have no records only
+        # because the response was full: do not double the limit of this range.
         is_filled = frame.nbytes > size // 2
         for state in states:
             if state.phase is not RangePhase.FETCHING:

@@ -53,8 +53,8 @@ class PartitionRange(NamedTuple):
     """The id that distinguishes topics of the same name (KIP-516): 16 bytes, if known."""
 
     from_first: bool = False
-    """Whether `start` means the beginning of the log: if the log now begins later, the range does
-    as well, and this is not a data loss."""
+    """Whether `start` means the beginning of the log: if the log now begins at a later offset, the
+    range begins there as well, without a data loss."""
 
 
 class LossKind(enum.Enum):

@@ -60,11 +60,12 @@ class SpareBuffers:
 
     def take(self) -> bytearray | None:
         """Remove and return the buffer that was added last, which the processor may still have in
-        its cache; None without a buffer. Until `free` is called, all of it counts as unused."""
+        its cache; None without a buffer. Until `free` is called, all bytes of the buffer count as
+        unused."""
         return self._buffers.pop() if self._buffers else None
 
     def free(self, size: int) -> None:
-        """Count `size` bytes of a taken buffer no longer as unused."""
+        """Stop counting `size` bytes of a taken buffer as unused."""
         self._free += size
 
     def add(self, buffer: bytearray) -> None:
@@ -276,9 +277,9 @@ class RecordBatchBuilder:
     ) -> memoryview:
         """Return the batch as bytes.
 
-        The first call packs the batch. A later call with another producer id, epoch, sequence
-        number or transactional flag returns a changed copy, with the same arguments the same
-        object. Raises IllegalStateError without records.
+        The first call packs the batch. A later call with the same arguments returns the same
+        object; with another producer id, epoch, sequence number or transactional flag it returns a
+        changed copy. Raises IllegalStateError without records.
         """
         identity = (producer_id, producer_epoch, base_sequence, transactional)
         batch = self.pack()
@@ -323,8 +324,8 @@ class RecordBatchBuilder:
         return memoryview(packed)
 
     def end_loan(self) -> None:
-        """Count the unused part of a buffer from `spare` no longer: the batch is not needed any
-        more."""
+        """Stop counting the unused part of the buffer from `spare`. Called when the batch is not
+        needed any more."""
         self._reduce_loan(0)
 
     def _reduce_loan(self, unused: int) -> None:

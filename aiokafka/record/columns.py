@@ -189,9 +189,9 @@ class ColumnReader(BatchCursor):
         """Return up to `max_rows` records (None = all). The result is empty only at the end of the
         record set.
 
-        Ends before a corrupt batch, for which the next call raises CorruptRecordError (this call,
-        if there are no records before it); and before a batch with which a column would exceed 2
-        GiB.
+        The result ends before a corrupt batch, and before a batch with which a column would exceed
+        2 GiB. The next call raises CorruptRecordError for the corrupt batch. If there are no
+        records before it, this call raises the error.
         """
         limit = _ALL if max_rows is None else max_rows
         self._mark()
@@ -253,8 +253,8 @@ class ColumnReader(BatchCursor):
         """Estimate the size of up to `rows` rows after this batch from the remaining records of
         this batch, which have `size` bytes.
 
-        With too little reserved memory the buffer has to grow, and is copied. Too much is slow,
-        too, because the first write to new memory takes time.
+        With too little reserved memory, the buffer has to grow, and is copied. Too much reserved
+        memory is slow, too, because the first write to new memory takes time.
         """
         batch = self._batch
         if batch is None:

@@ -108,8 +108,8 @@ class BatchCursor:
     def _find(self) -> bool:
         """Move to the next batch with records to return; return False at the end of the set.
 
-        Sets `_batch`, which is not yet checked or decompressed. If a batch is invalid, raises, with
-        the cursor before this batch.
+        Sets `_batch`, which is not yet checked or decompressed. Raises the error of an invalid
+        batch, without moving past that batch.
         """
         if self._batch is not None:
             return True
@@ -250,8 +250,8 @@ class BatchCursor:
         last offset.
 
         If the CRC does not match, the last offset in the header may be wrong. Then the result is at
-        most the base offset of the next batch. Without a next batch, it is the offset after the
-        position if the batch would skip more offsets than it has bytes.
+        most the base offset of the next batch. Without a next batch, a last offset that is further
+        from the position than the batch has bytes is ignored: the result is the position plus one.
         """
         behind = batch.last_offset + 1
         try:

@@ -2,8 +2,8 @@
 
 A record set is the data of one partition in a Fetch response or a Produce request: batches of magic
 2 (since Kafka 0.11); messages of magic 0 and 1; or, from an old log, first messages and then
-batches. Batches and messages start with the same fields in 17 bytes: offset, length, four bytes
-that differ, magic.
+batches. Batches and messages start with 17 bytes: offset, length, four bytes whose meaning depends
+on the magic, magic.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ class RecordBatch:
     """The header of one batch. The constructor checks the sizes and offsets, but not the CRC, and
     raises CorruptRecordError.
 
-    In magic 0 and 1 a batch is one message, which may be a wrapper around compressed messages. Then
-    `base_offset` and `last_offset` are both the offset of the message (of a wrapper: the offset of
-    its last message), `record_count` is 1, and the producer fields and `leader_epoch` are -1.
+    In magic 0 and 1 a batch is one message, which may be a wrapper around compressed messages. For
+    these magics, `base_offset` and `last_offset` are both the offset of the message (of a wrapper:
+    the offset of its last message), `record_count` is 1, and the producer fields and `leader_epoch`
+    are -1.
 
     Attributes: `view` (the batch's bytes), `base_offset`, `last_offset`, `size_in_bytes`, `magic`,
     `leader_epoch`, `crc`, `attributes`, `first_timestamp`, `max_timestamp` (milliseconds, -1 if
@@ -294,7 +295,7 @@ class Scan:
     - `size`: bytes of the scanned batches.
     - `first`: the first offset; -1 without a batch.
     - `end`: the offset after the batches, at which the next fetch begins; -1 without a batch.
-    - `spans`: the offsets of each leader epoch; the last `MOST_SPANS` of them, or one more.
+    - `spans`: one Span for each leader epoch; at most the last `MOST_SPANS` + 1 of them.
     """
 
     size: int

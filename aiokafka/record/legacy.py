@@ -57,7 +57,7 @@ class LegacyRecord(NamedTuple):
 def read_entry(
     batch: RecordBatch, check_crcs: bool, max_decompressed_bytes: int
 ) -> list[LegacyRecord]:
-    """Return the record of a plain message, or the records inside a compressed message.
+    """Return the record of an uncompressed message, or the records inside a compressed message.
 
     Raises CorruptRecordError for invalid data, UnsupportedCodecError for zstd or a missing codec.
     """

@@ -44,17 +44,17 @@ class RecordReader(BatchCursor):
     the error. Then every call raises the error, until `skip` moves past the record or batch that
     caused it.
 
-    With `on_error`, no RecordDeserializationError is raised: `on_error` is called with it, and
-    returns whether the record is returned, with its key and value as bytes, or left out. If
-    `on_error` has a method `is_turn_over`, and this returns True, the reader first suspends the
-    record for one iteration of the event loop, as if its deserializer waited.
+    With `on_error`, no RecordDeserializationError is raised: `on_error` is called with the error,
+    and decides whether the record is left out (False), or returned with its key and value as bytes.
+    If `on_error` has a method `is_turn_over`, and this method returns True, the reader first
+    suspends the record for one iteration of the event loop, as if its deserializer waited.
 
-    A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord;
-    `take` returns the records before, and raises SuspendedRecord only if there are none.
-    `suspended` is then the SuspendedRecord, until the caller sets it to None.
+    A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord.
+    `take` returns the records before the waiting record; if there are none, it raises
+    SuspendedRecord, too. `suspended` is then the SuspendedRecord, until the caller sets it to None.
 
-    - `position`: the offset after the last returned record, and after the batches behind it that
-      were skipped, such as control batches.
+    - `position`: the offset after the last returned record, and after skipped batches that follow
+      it, such as control batches.
     - `last_leader_epoch`: the epoch of the last batch that was read or skipped; -1 if unknown.
     - `exhausted`: whether no records are left.
     - `truncated`: whether the record set ends with an incomplete batch; False until the reader has
@@ -443,7 +443,7 @@ class RecordReader(BatchCursor):
             raise not_deserialized(record, error, part) from error
         finally:
             self._is_awaiting = False
-        # The decoded record keeps its bytes. The cursor stays before this record, as after an
-        # error.
+        # The decoded record keeps its bytes. As after an error, the cursor does not move past this
+        # record.
         self.suspended = SuspendedRecord(record, part, suspended, key, self._value_deserializer)
         raise self.suspended

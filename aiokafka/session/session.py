@@ -105,11 +105,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     together, or not at all.
 
     Consumers with `isolation_level="read_committed"` then see the result of each input record
-    exactly once, whatever fails. Brokers before Kafka 2.5 accept offsets from a member that was
-    replaced while its process was frozen: with such brokers, exactly-once holds for partitions of
-    `assign()` only, and the first transaction with a subscription logs a warning. A session works
-    with a subscribed consumer, in a group of either protocol, and with partitions of `assign()`.
-    Each set of such partitions needs its own transactional id::
+    exactly once, even after failures::
 
         async with TransactionalSession(consumer, producer) as session:
             async for transaction in session:
@@ -120,6 +116,12 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     Entering the session starts the producer and the consumer, which must not be started before;
     leaving it stops both. If a block is cancelled, or left before its loop over the records has
     ended, its transaction is aborted. A block without a loop over the records commits all records.
+
+    A session works with a subscribed consumer, in a group of either protocol, and with a consumer
+    that has called `assign()`. Each set of partitions given to `assign()` needs its own
+    transactional id. Brokers before Kafka 2.5 accept offsets from a member that was replaced while
+    its process was frozen. With these brokers, exactly-once holds only for `assign()`; with a
+    subscription, the first transaction logs a warning.
 
     The consumer needs `group_id`, `enable_auto_commit=False` and
     `isolation_level="read_committed"`, the producer a `transactional_id`; without these options,
@@ -261,7 +263,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """Read up to `max_records` records into `transaction`, for up to `linger_ms` after the
         first records. If none arrive within `_STOP_CHECK_MS`, return without records.
 
-        Raises the errors of `getmany()`; stores an error that follows records in `transaction`.
+        Raises the errors of `getmany()`; but if records were read before the error, stores the
+        error in `transaction`.
         """
         wait_ms: float = _STOP_CHECK_MS
         deadline = 0.0
@@ -292,8 +295,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _missing_offsets(self, transaction: SessionTransaction) -> dict[TopicPartition, int]:
         """Return the first positions in partitions where the group has no committed offset.
 
-        Without one, `auto_offset_reset="latest"`, or a duration, would skip the records of an
-        aborted transaction when the next owner or the restarted process begins.
+        Without a committed offset, the next owner or the restarted process would apply the reset
+        policy: "latest" or a duration could skip the records of an aborted transaction.
         """
         if self.consumer.auto_offset_reset in ("earliest", "none"):
             return {}
@@ -315,8 +318,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         return missing
 
     async def _commit_starts(self, starts: dict[TopicPartition, int]) -> None:
-        """Commit positions in a transaction without records, so that a member or a producer that
-        was replaced cannot overwrite later offsets. Raises the errors of the end of a block.
+        """Commit the offsets `starts` in a transaction without records. If this member or producer
+        was replaced, brokers reject the offsets, so they cannot overwrite later offsets. Raises the
+        same errors as the end of a block.
         """
         self._current = transaction = SessionTransaction(self)
         transaction.first.update(starts)

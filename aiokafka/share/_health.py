@@ -39,11 +39,11 @@ _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.FAILED)
 
 
 class ShareHealthMonitor:
-    """Derives the state of a share consumer from its parts.
+    """Derives the state of a share consumer from its membership, share sessions and tasks.
 
-    Owns: the state and the states before; the state that overrides the derived one while the
-    consumer is new, starting or closed. The parts call `look()` after a change; the constructors of
-    some parts need the monitor, so it gets these parts later, in `begin()`.
+    Owns: the state and its history; the override of the state while the consumer is new, starting
+    or closed. After a change, other objects of the consumer call `look()`. The fetcher and the task
+    owner are created after the monitor, so they are set by `begin()`.
     """
 
     _fetcher: ShareFetcher
@@ -59,7 +59,7 @@ class ShareHealthMonitor:
         self._states = StateLog(config.subject, ConsumerState.NEW, _ALARMING)
 
     def begin(self, fetcher: ShareFetcher, tasks: TaskOwner) -> None:
-        """Set the other parts of the consumer. Must be called before `look()`."""
+        """Set the fetcher and the task owner. Must be called before `look()`."""
         self._fetcher = fetcher
         self._tasks = tasks
         self._client.waits.follow(log, self._stalls, self._look_later)

@@ -55,8 +55,8 @@ class ShareMeter:
         throttle_time_ms: int,
         fetched: Iterable[tuple[TopicPartition, int, int]],
     ) -> None:
-        """Count the response to a fetch sent at `sent_at` (loop time). `fetched`: the partitions
-        with acquired records, their number, and the size of the record set in bytes."""
+        """Count the response to a fetch sent at `sent_at` (loop time). `fetched`: each partition
+        with acquired records, the number of these records, and the bytes of its record set."""
         self.fetched_at = self._loop.time()
         seconds = self.fetched_at - sent_at
         self.fetch_latency.observe(seconds * 1000)
@@ -102,7 +102,7 @@ class ShareMeter:
             )
 
     def unreadable(self, topic: str) -> None:
-        """Count a record that a deserializer could not read, if its error is not raised."""
+        """Count a record that was rejected or returned as bytes because a deserializer raised."""
         self.unreadable_records += 1
 
     def acknowledged(

@@ -89,7 +89,7 @@ Run = list[ShareRecord[Any, Any]]
 
 
 def runs(records: list[ShareRecord[Any, Any]]) -> Iterator[Run]:
-    """Yield records in order, as runs."""
+    """Divide `records` into runs, in the same order."""
     start = 0
     for index in range(1, len(records)):
         before, record = records[index - 1], records[index]
@@ -140,20 +140,20 @@ class Acquisition:
         self._renewed: dict[int, float] = {}
 
     def deliver(self, count: int) -> None:
-        """Record that the application gets this number of records."""
+        """Count records that the application gets."""
         self.unsettled += count
 
     def settle(self, count: int) -> None:
-        """Record that this number of records needs no acknowledgement any more."""
+        """Count records that need no acknowledgement any more."""
         self.unsettled -= count
 
     def renew(self, offset: int, expires_at: float) -> None:
-        """Record that the broker has renewed the lock of a record."""
+        """Store the new end of a lock that the broker has renewed."""
         self._renewed[offset] = expires_at
 
     @property
     def is_renewed(self) -> bool:
-        """Whether a lock was renewed, so that the locks do not expire at the same time."""
+        """Whether a lock was renewed: then the locks expire at different times."""
         return bool(self._renewed)
 
     def lasts(self, now: float) -> bool:
@@ -167,11 +167,12 @@ class Acquisition:
         return max(self._renewed.values(), default=self.expires_at)
 
     def lock_end(self, offset: int) -> float:
-        """Return the loop time at which the lock of an offset expires, acknowledged or not."""
+        """Return the loop time at which the lock of an offset expires. The offset may already be
+        acknowledged."""
         return self._renewed.get(offset, self.expires_at)
 
     def fail(self, error: KafkaError) -> None:
-        """Record that the acquisition locks are lost."""
+        """Mark the acquisition locks as lost."""
         self.growing = None
         if self.failure is None:
             self.failure = renewed(error)
@@ -180,8 +181,8 @@ class Acquisition:
 class Acknowledgement:
     """An acknowledgement of the offsets from `first` to `last`, which have the same type.
 
-    `owner`: the acknowledgements of the consumer. `is_delivered`: whether the application got the
-    records.
+    `owner`: all acknowledgements of the consumer. `is_delivered`: whether the application got the
+    records, unlike gaps and unreadable batches.
     """
 
     __slots__ = ("acquisition", "first", "is_delivered", "last", "number", "owner", "type")
@@ -202,7 +203,7 @@ class Acknowledgement:
         self.last = last
         self.type = type_
         self.number = number
-        """Acknowledgements are numbered in the order of the calls."""
+        """Serial number, in the order in which acknowledgements are created."""
         self.is_delivered = is_delivered
 
     @property
@@ -214,10 +215,12 @@ class Acknowledgement:
 def without_overlaps(
     queue: Iterable[Acknowledgement],
 ) -> tuple[list[Acknowledgement], list[Acknowledgement]]:
-    """Return the acknowledgements to send, sorted by partition and offset, and those that a later
-    acknowledgement of the same offset replaces: a RENEW that was not sent before the record was
-    acknowledged, or an acknowledgement of a record whose lock has expired, and which was acquired
-    again since."""
+    """Return (sent, replaced). `sent` has the acknowledgements to send, sorted by partition and
+    offset. `replaced` has acknowledgements that a later one of the same offset replaces:
+
+    - a RENEW, if the record was acknowledged before the RENEW was sent;
+    - an acknowledgement whose lock expired, if the record was acquired and acknowledged again.
+    """
     kept: dict[tuple[TopicIdPartition, int], Acknowledgement] = {}
     replaced: list[Acknowledgement] = []
     for each in queue:
@@ -242,8 +245,8 @@ def without_overlaps(
 
 
 def acknowledgement_batches(ordered: Iterable[Acknowledgement]) -> list[AcknowledgementBatch]:
-    """Return the acknowledgements of one partition as in a request: one batch for consecutive
-    offsets of the same type."""
+    """Convert the acknowledgements of one partition to batches of a request. Consecutive offsets of
+    the same type are one batch."""
     batches: list[AcknowledgementBatch] = []
     for each in ordered:
         last = batches[-1] if batches else None
@@ -278,9 +281,9 @@ class _Commit:
 class Acknowledgements:
     """The acknowledgements of one consumer, from the call of the application to their outcome.
 
-    Owns: the numbers of acknowledgements; the pending acknowledgements (those without an outcome);
-    the outcomes that no `commit()` has returned yet, and the running calls of `commit()`; the
-    counts for metrics.
+    Owns: the last serial number of an acknowledgement; the pending acknowledgements (without an
+    outcome); the outcomes that no `commit()` has returned yet, and the running calls of `commit()`;
+    the counts for metrics.
 
     1. `acknowledge()` creates an acknowledgement, and the NodeShareSession of its broker queues it.
     2. The session sends it with ShareFetch or ShareAcknowledge.
@@ -309,7 +312,7 @@ class Acknowledgements:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a `commit()` waits, so that acknowledgements are sent without a fetch."""
+        """Whether a `commit()` waits: then acknowledgements do not wait for the next fetch."""
         return bool(self._commits)
 
     def set_callback(self, callback: OutcomeCallback | None) -> None:
@@ -350,9 +353,9 @@ class Acknowledgements:
             self.settle([made], renewed(acquisition.failure))
             return
         if is_delivered:
-            # After a RENEW the next offset starts a new acknowledgement, because an acknowledgement
-            # replaces the RENEW of its offset only if it has a later number. If a lock was renewed,
-            # each offset has its own, because the locks expire at different times.
+            # Do not extend a RENEW to the next offset: an acknowledgement replaces the RENEW of its
+            # offset only if it has a later number. If a lock was renewed, create a separate
+            # acknowledgement for each offset, because the locks expire at different times.
             is_last = type_ != AcknowledgeType.RENEW and not acquisition.is_renewed
             acquisition.growing = made if is_last else None
         acquisition.session.enqueue(made)
@@ -371,7 +374,7 @@ class Acknowledgements:
             )
 
     def settle(self, settled: Iterable[Acknowledgement], error: KafkaError | None) -> None:
-        """Record the outcome of acknowledgements: None, or the error."""
+        """Settle acknowledgements: they have succeeded if `error` is None, otherwise failed."""
         offsets: dict[TopicPartition, list[int]] = {}
         for each in settled:
             if each.is_delivered and each.type != AcknowledgeType.RENEW:
@@ -391,8 +394,8 @@ class Acknowledgements:
             self._note(each.number, tp, error)
             some = offsets.setdefault(tp, [])
             if each.is_delivered and self._callback is not None:
-                # Omit other ranges, such as unreadable batches: the broker alone determines their
-                # number of offsets, and a list of the offsets could exhaust the memory.
+                # Omit ranges that the application did not get, such as unreadable batches: a broker
+                # could send a range so large that a list of its offsets exhausts the memory.
                 some.extend(range(each.first, each.last + 1))
         for tp, some in offsets.items():
             if error is not None:
@@ -405,8 +408,8 @@ class Acknowledgements:
             self.signal.notify()
 
     def drop(self, replaced: Iterable[Acknowledgement]) -> None:
-        """Remove acknowledgements that a later one of the same offset replaces: a RENEW silently,
-        others as failed."""
+        """Remove acknowledgements that a later one of the same offset replaces. A RENEW has no
+        outcome then; other acknowledgements fail, because their lock has expired."""
         others = []
         for each in replaced:
             if each.type == AcknowledgeType.RENEW:
@@ -417,9 +420,9 @@ class Acknowledgements:
         self.signal.notify()
 
     async def commit(self, deadline: float) -> Outcomes | None:
-        """Wait until all present acknowledgements are settled. Return, for each partition, the
-        outcome of these and of those settled since the last `commit()`; None at `deadline` (loop
-        time)."""
+        """Wait until all present acknowledgements are settled. Return the outcome of each
+        partition: of the present acknowledgements, and of acknowledgements that were settled since
+        the last `commit()`. Return None at `deadline` (loop time)."""
         commit = _Commit(self._number, self._outcomes)
         self._outcomes = {}
         self._commits[commit] = None

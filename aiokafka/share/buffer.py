@@ -83,8 +83,8 @@ class AcquiredRecordSet:
         return not self._ranges
 
     def take(self, limit: int) -> list[ShareRecord[Any, Any]]:
-        """Return up to `limit` acquired records, with the bytes of their keys and values; [] at the
-        end only.
+        """Return up to `limit` acquired records, with the bytes of their keys and values; [] only
+        at the end of the record set.
 
         Raises CorruptRecordError for a corrupt batch, after its records were rejected;
         UnsupportedCodecError after the records of the batch were released. The next call continues
@@ -166,12 +166,12 @@ class ShareBuffer:
     """The acquired records of all brokers that the application has not got, and the calls that wait
     for records.
 
-    Records are acquired only while the buffer is empty, and a call waits for records or has
-    returned without any, because the acquisition locks of buffered records expire.
+    The acquisition locks of buffered records expire. So records are acquired only under two
+    conditions: the buffer is empty, and a call waits for records or has returned none.
 
-    Owns: the record sets in the order of arrival; records that a cancelled call has returned to the
-    buffer; errors to raise; `demand`, how many records to acquire; `expired`, the number of decoded
-    records, and of unfinished record sets, whose lock expired before the application got them.
+    Owns: the record sets in the order of arrival; records that calls have put back; errors to
+    raise; `demand`, the number of records to acquire; `expired`, a count of records whose lock
+    expired before the application got them (a record set that is not fully decoded counts once).
     """
 
     def __init__(self) -> None:
@@ -225,19 +225,22 @@ class ShareBuffer:
         self.expired += 1
 
     def put_back(self, records: Iterable[ShareRecord[Any, Any]]) -> None:
-        """Return records to the buffer: the call that took them was cancelled."""
+        """Return records to the buffer, because the call that took them was cancelled or fails."""
         records = list(records)
         for record in records:
-            # The buffer refers to the record from now on, and the record, through its acquisition,
-            # to the buffer. New records are excluded from the search for reference cycles; setting
-            # an attribute includes the record again.
+            # The buffer and the record now refer to each other: the record through its acquisition.
+            # The garbage collector does not track new records. Setting an attribute makes it track
+            # this record, so that it finds the reference cycle.
             record._is_open = True
         self._returned.extendleft(reversed(list(runs(records))))
         self.arrived.notify()
 
     def take(self, limit: int) -> list[Run]:
-        """Return up to `limit` records, not deserialized unless they were put back. Raises an error
-        of a broker, or of an unreadable batch, if there are no records before it."""
+        """Return up to `limit` records. Only records that were put back may be deserialized.
+
+        Records before an error (of a broker, or of an unreadable batch) are returned first; the
+        next call raises the error.
+        """
         found: list[Run] = []
         now = self._loop.time()
         while self._returned and limit:
@@ -275,8 +278,8 @@ class ShareBuffer:
         return found
 
     def without_lost(self, taken: list[Run]) -> list[Run]:
-        """Return the runs whose locks last, after the call that has taken them has waited. The
-        other records are delivered again."""
+        """Return the runs of `taken` whose locks have neither expired nor been lost while the call
+        waited. Count the other records as expired: the broker delivers them again."""
         now = self._loop.time()
         lasting = [run for run in taken if run[0]._acquisition.lasts(now)]
         if len(lasting) < len(taken):

@@ -90,7 +90,8 @@ log = logging.getLogger("aiokafka.share")
 
 _STOPPED = "the consumer was stopped; make a new one"
 
-# If all calls find buffered records, a call lets other tasks run after this many seconds.
+# Calls that find buffered records do not wait, so they let other tasks run at this interval in
+# seconds.
 _YIELD_AFTER = 0.001
 
 # `stop()` waits for the end of tasks until its deadline, but at least this many seconds after the
@@ -446,16 +447,16 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         """Send the pending acknowledgements, release all other acquired records, leave the group,
         and close the connections.
 
-        Calls of `process()` start no more handlers, and most of `timeout` is left to the running
-        ones; then they are cancelled, and their records are released. If a handler calls `stop()`,
-        its own record is released, too, because the handler has not returned. Takes `timeout`
-        seconds at most (None: ten), and one second to close. Waiting readers get
-        ConsumerStoppedError at once. Concurrent calls return together; a second call does nothing,
-        or continues the work of a cancelled call.
+        Calls of `process()` start no more handlers. Running handlers have most of `timeout` to end;
+        then they are cancelled, and their records are released. If a handler calls `stop()`, its
+        own record is released, too, because the handler has not returned. Takes `timeout` seconds
+        at most (None: ten), and one second to close. Waiting readers get ConsumerStoppedError at
+        once. Concurrent calls return together; a second call does nothing, or continues the work of
+        a cancelled call.
 
-        With implicit acknowledgement, the last returned records are accepted if the task that read
-        them has ended without an exception, or calls `stop()` and is not handling an exception.
-        Else they are released.
+        With implicit acknowledgement, the records that each task got last are accepted in two
+        cases: the task has ended without an exception, or the task calls `stop()` outside the
+        handling of an exception. Otherwise these records are released.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         deadline = self._loop.time() + stop_limit(timeout)
@@ -543,8 +544,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     # -- subscription ------------------------------------------------------------------------------
 
     def subscribe(self, topics: list[str] | tuple[str, ...] | Set[str]) -> None:
-        """Consume these topics from now on, in place of the topics before. Records of other topics
-        that were returned before can still be acknowledged; further ones are released.
+        """Consume these topics instead of the previous topics. Returned records of topics that are
+        no longer subscribed can still be acknowledged; their buffered records are released.
 
         Raises TypeError if `topics` is not a list, tuple or set of names, ValueError if it is
         empty, or for a name that no topic can have.
@@ -655,8 +656,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self, limit: int, deadline: float | None, demand: int, as_bytes: bool = False
     ) -> list[Run]:
         """Return up to `limit` records, and wait for the first until `deadline` (loop time; None =
-        no limit). `demand`: how many records to acquire. `as_bytes`: do not deserialize them,
-        unless interceptors need that."""
+        no limit). `demand`: the number of records to acquire. `as_bytes`: do not deserialize the
+        records, unless there are interceptors, which need deserialized records."""
         began_at = self._loop.time()
         while True:
             self._check()
@@ -675,7 +676,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
                 return taken
             if found:
                 # All records were rejected, dropped by interceptors, or are of topics that are not
-                # subscribed. There may be many of them.
+                # subscribed. There may be many such records, so let other tasks run.
                 await self._let_others_run()
                 continue
             if deadline is not None and deadline <= self._loop.time():
@@ -694,8 +695,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         return [run for run in taken if run[0].topic not in self._left_topics]
 
     async def _acquire(self, demand: int, deadline: float | None) -> list[ShareRecord[Any, Any]]:
-        """Return all acquired records, for `process()`. If there are none, wait until there may be
-        some, at most until `deadline` (loop time; None = no limit), and return []."""
+        """Return all acquired records, for `process()`. If there are none, wait until records may
+        have arrived or until `deadline` (loop time; None = no limit), then return []."""
         demand = min(demand, self._given.max_poll_records)
         taken = await self._read(2**31, 0.0, demand, as_bytes=True)
         if not taken:
@@ -704,8 +705,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         return [record for run in taken for record in run]
 
     def _deliver(self, taken: list[Run]) -> None:
-        """Record that the application gets these records. There is no await between taking them
-        from the buffer and this call, so a cancelled call has consumed nothing."""
+        """Mark records as delivered to the application. There is no await between taking records
+        from the buffer and this method, so a cancelled call has consumed nothing."""
         self._note_delivered(taken)
         if taken and not self._given.is_explicit:
             task = asyncio.current_task()
@@ -766,9 +767,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         the acquisition lock has expired, or if the leader of the partition has moved or was lost:
         then the record is delivered again.
 
-        Raises IllegalStateError with implicit acknowledgement, if the record was acknowledged
-        before, or if another consumer has acquired it; ConsumerStoppedError after `stop()`;
-        TypeError if `record` is not a ShareRecord, or `type` no AcknowledgeType;
+        Raises IllegalStateError if the consumer acknowledges implicitly, if the record was
+        acknowledged before, or if another consumer has acquired it; ConsumerStoppedError after
+        `stop()`; TypeError if `record` is not a ShareRecord, or `type` is not an AcknowledgeType;
         UnsupportedVersionError for a RENEW before Kafka 4.2.
         """
         try:
@@ -807,7 +808,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self._acknowledgements.acknowledge(acquisition, offset, offset, type)
 
     def _refuse_foreign(self, record: ShareRecord[Any, Any]) -> None:
-        """Raise the errors of `acknowledge()` about the record."""
+        """Raise TypeError or IllegalStateError if the record cannot be acknowledged: see
+        `acknowledge()`."""
         if not isinstance(record, ShareRecord):
             raise TypeError(f"record: must be a ShareRecord, not {record.__class__.__name__}")
         acquisition = getattr(record, "_acquisition", None)
@@ -832,7 +834,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         """Accept the records that the calling task got before (implicit acknowledgement).
 
         Accept the records of tasks that have ended, too: before Python 3.12, `asyncio.wait_for`
-        reads in a task of its own. If such a task failed or was cancelled, release its records.
+        runs each read in a new task. If an ended task failed or was cancelled, release its records.
         """
         caller = asyncio.current_task()
         for task in [task for task in self._delivered if task is caller or task.done()]:
@@ -877,9 +879,10 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
     def set_acknowledgement_commit_callback(self, callback: OutcomeCallback | None) -> None:
         """Call a function with the outcomes of acknowledgements: `callback(partition, offsets,
-        error)`, with a TopicPartition, a list of offsets, and None or a KafkaError. None: call no
-        function. The callback is a plain function; its exceptions are logged. It does not get the
-        offsets of unreadable batches, which the consumer itself rejects or releases.
+        error)`, with a TopicPartition, a list of offsets, and None or a KafkaError. None removes
+        the callback. The callback must not be a coroutine function; its exceptions are logged. It
+        does not get the offsets of unreadable batches, which the consumer itself rejects or
+        releases.
 
         Raises TypeError if `callback` is not a function.
         """
@@ -927,7 +930,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
         Each record is accepted if its handler returns, rejected if the handler raises
         RejectRecord, and released after any other exception, which is logged. Acquisition locks are
-        renewed until the handler ends (KIP-1222, Kafka 4.2). `handler` is a plain or `async`
+        renewed until the handler ends (KIP-1222, Kafka 4.2). `handler` is a function or a coroutine
         function.
 
         With `retry`, a record whose handler fails is sent to its retry topic, and after the last
@@ -937,11 +940,12 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         released, and the call raises the error. The retry topics are added to the subscription; the
         group needs share.auto.offset.reset=earliest to read all of their records.
 
-        A record of a retry topic waits here until it is due, beside the running handlers, and its
-        lock is renewed: a record that is released would be delivered again at once, up to the
-        delivery limit. While records of a partition wait, the consumer does not fetch this
-        partition. A record that is delivered again before it is due is sent to the end of its topic
-        (`RetryTopics.send_back`), so that waiting does not use up its deliveries.
+        A record of a retry topic waits in the consumer until it is due, and its lock is renewed;
+        other handlers run meanwhile. (If the record was released instead, the broker would deliver
+        it again at once, up to the delivery limit.) While records of a partition wait, the consumer
+        does not fetch this partition. A record that is delivered again before it is due is sent to
+        the end of its topic (`RetryTopics.send_back`), so that waiting does not use up its
+        deliveries.
 
         Records are acquired when fewer than `concurrency` handlers run and no record waits: about
         `concurrency` records (`max_poll_records` at most) and `fetch_max_bytes` from each broker.
@@ -1019,9 +1023,9 @@ def _place(record: ShareRecord[Any, Any]) -> str:
 def _own_records(
     records: list[ShareRecord[Any, Any]], returned: list[Any]
 ) -> list[ShareRecord[Any, Any]]:
-    """Return the records that interceptors returned for `records`. A copy takes over the
-    acquisition of its original. Raises TypeError for other objects, which nobody could
-    acknowledge."""
+    """Return the records that interceptors returned for `records`. A copy of a record takes over
+    the acquisition of the record. Raises TypeError for any other object, because it could not be
+    acknowledged."""
     own = {id(record) for record in records}
     by_offset = {(record.topic, record.partition, record.offset): record for record in records}
     for record in returned:

@@ -34,9 +34,9 @@ _PLAIN = frozenset({type(None), bool, bytes, dict, float, int, list, str})
 class Deserializers:
     """The deserializers of a share consumer.
 
-    Unlike the position of a consumer, an acquired record is independent of the others. So the
-    records are taken from the buffer first; if a call is cancelled while a deserializer waits, it
-    puts them back.
+    A call takes the records from the buffer before it deserializes them. If the call is cancelled
+    while a deserializer waits, it puts the records back. This is possible because acquired records
+    are independent of each other: a share consumer has no position in the partition.
     """
 
     def __init__(
@@ -55,10 +55,13 @@ class Deserializers:
         return self._key is None and self._value is None
 
     async def convert(self, taken: list[Run], buffer: ShareBuffer) -> list[Run]:
-        """Deserialize records and return them, without those that `on_deserialization_error`
-        rejects. If the error of a deserializer is to be raised, return the records before, and put
-        the others back; raise RecordDeserializationError if it is the first record. If the call is
-        cancelled, put all records back that were not rejected."""
+        """Deserialize records and return them. Records that a deserializer cannot read are rejected
+        or returned as bytes, as `on_deserialization_error` says.
+
+        With on_deserialization_error="raise", return the records before the unreadable record, and
+        put the others back; raise RecordDeserializationError if the first record is unreadable. If
+        the call is cancelled, put back all records that were not rejected.
+        """
         if self.is_empty:
             return taken
         records = [record for run in taken for record in run]
@@ -83,8 +86,8 @@ class Deserializers:
         return taken if len(kept) == len(records) else list(runs(kept))
 
     async def convert_one(self, record: ShareRecord[Any, Any]) -> bool:
-        """Deserialize a record, unless that was done before; return False if it is to be rejected.
-        Raises RecordDeserializationError if the error is to be raised."""
+        """Deserialize a record that is not deserialized yet. Return False if the record is to be
+        rejected. Raises RecordDeserializationError with on_deserialization_error="raise"."""
         if not record._is_raw:
             return True
         try:
@@ -95,8 +98,8 @@ class Deserializers:
                 raise
             record._is_raw = False
             return self._on_unreadable(error)
-        # Set key and value only after both deserializers have returned: if one raises, its error
-        # has the record with the bytes.
+        # Set key and value only after both deserializers have returned: RecordDeserializationError
+        # must contain the record with key and value as bytes.
         record.key, record.value, record._is_raw = key, value, False
         return True
 

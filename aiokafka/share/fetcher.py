@@ -83,8 +83,8 @@ class ShareFetcher:
         self._note_change()
 
     def set_topics(self, topics: frozenset[str]) -> None:
-        """Fetch only partitions of these topics from now on: the group's coordinator has not yet
-        revoked those of other topics."""
+        """Fetch only partitions of these topics from now on. Partitions of other topics may still
+        be assigned, until the group's coordinator revokes them."""
         self._topics = topics
         self._note_change()
 
@@ -94,7 +94,7 @@ class ShareFetcher:
             node.wake()
 
     def note_lock_timeout(self, lock_timeout: float) -> None:
-        """Record the timeout of acquisition locks that a broker reported (seconds)."""
+        """Store the timeout of acquisition locks in seconds, as a broker has reported it."""
         if lock_timeout > 0:
             self.lock_timeout = lock_timeout
             self.is_lock_timeout_known = True

@@ -137,7 +137,7 @@ class ShareMembership:
 
     @property
     def failure(self) -> KafkaError | None:
-        """The error that ended the membership; None without one."""
+        """The error that ended the membership; None if no error ended it."""
         return self.error if self.state is ShareMemberState.FATAL else None
 
     @property
@@ -192,8 +192,8 @@ class ShareMembership:
                 await self._due.wait(None if pause is None else self._loop.time() + pause)
 
     async def _step(self) -> float | None:
-        """Send one request if there is one to send. Return the seconds until the next one; None to
-        wait for a change."""
+        """Send a heartbeat or leave the group, as the state requires. Return the seconds until the
+        next step; None if only a change of the subscription requires one."""
         if self.state is ShareMemberState.LEAVING:
             await self._leave()
             if self._topics:
@@ -324,8 +324,8 @@ class ShareMembership:
     # -- leaving
 
     async def _leave(self) -> None:
-        """Leave the group. Log an error at debug level: the coordinator then removes the member
-        when its session expires."""
+        """Leave the group. If this fails, only log the error at DEBUG: the coordinator removes the
+        member when its session expires."""
         try:
             await self._send(self._request(_LEAVING), _SHORTEST_LIMIT)
         except KafkaError as error:

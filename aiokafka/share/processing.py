@@ -88,7 +88,8 @@ class LockRenewals:
             await self._changed.wait(next_due)
 
     def _renew(self, until: float, now: float) -> None:
-        """Renew the locks that are due at `until` (loop time), if one is due `now`."""
+        """If at least one renewal is due at `now`, renew all locks whose renewal is due at `until`
+        (both loop times)."""
         if all(due > now for _, due in self._records.values()):
             return
         next_due = now + self._fetcher.lock_timeout * _RENEW_AT
@@ -171,7 +172,7 @@ class ShareProcessor:
     3. Start handlers for waiting records, and for delayed records that are due. Drop records whose
        lock is lost, because they are delivered again.
     4. If a handler fails, send the record to its retry or dead-letter topic, and then accept it. If
-       the send fails, the processing ends with its error, which cancels the other handlers.
+       the send fails, cancel the other handlers, and raise the error of the send.
     5. When the consumer stops: release the waiting and delayed records, and wait for the handlers,
        except those that call `stop()` themselves.
        `stop()` calls `cancel()` at its deadline: the records of cancelled handlers are released.
@@ -193,11 +194,12 @@ class ShareProcessor:
             as_having("retry", retry, "with_retry_topics", "a RetryTopics")
         self._waiting: collections.deque[ShareRecord[Any, Any]] = collections.deque()
         self._delayed: list[tuple[float, int, ShareRecord[Any, Any]]] = []
-        """A heap: when a record is due (loop time), and a number, because records have no order."""
+        """A heap of (loop time at which the record is due, serial number, record). The serial
+        number orders records that are due at the same time."""
         self._numbers = itertools.count()
         self._running: set[asyncio.Task[None]] = set()
         self._stoppers: set[asyncio.Task[Any]] = set()
-        """Handlers that call `stop()`, which must not wait for its callers."""
+        """Tasks of handlers that call `stop()`: `stop()` must not wait for these tasks."""
         self._ended = Signal()
         self._tasks = TaskOwner("aiokafka-share-handlers", self._on_task_failed)
         self._log = SubjectLog(log, consumer._given.subject)
@@ -242,7 +244,8 @@ class ShareProcessor:
 
     @contextlib.contextmanager
     def stopping(self) -> Iterator[None]:
-        """A block in which `stop()` does not wait for the running task, if it is a handler."""
+        """Return a context manager for a call of `stop()`. If the calling task is a handler,
+        `drain()` does not wait for this task in the block."""
         caller = asyncio.current_task()
         if caller is None or caller not in self._running:
             yield
@@ -301,8 +304,9 @@ class ShareProcessor:
             self._consumer._acknowledgements.finish(record, outcome_type(kind))
 
     async def _outcome(self, record: ShareRecord[Any, Any]) -> type[BaseException] | None:
-        """Return None if the record is to be accepted: its handler has returned, or its copy was
-        acknowledged; else the class of the exception by which it is released or rejected."""
+        """Run the handler. Return None if it has returned, or if a copy of the record was sent to a
+        retry or dead-letter topic: the record is then accepted. Otherwise return the class of the
+        exception, which determines whether the record is released or rejected."""
         failure: Exception | None = None
         try:
             try:
@@ -332,8 +336,9 @@ class ShareProcessor:
     async def _on_failure(
         self, record: ShareRecord[Any, Any], failure: Exception | None
     ) -> type[BaseException] | None:
-        """Send a record to its retry or dead-letter topic after a `failure` of its handler, or to
-        the end of its retry topic because it is not due. Return as `_outcome()` does."""
+        """Send a record to its retry or dead-letter topic after a `failure` of its handler. If
+        `failure` is None, the record is not due: send it to the end of its retry topic. Return the
+        same as `_outcome()`."""
         if failure is None:
             assert self._retry is not None
             await self._retry.send_back(record)
@@ -357,7 +362,7 @@ class ShareProcessor:
         self._ended.notify()
 
     def _on_undecodable(self, error: RecordDeserializationError) -> None:
-        """Handle a record that was to be deserialized for an interceptor."""
+        """Release or reject a record that could not be deserialized for the interceptors."""
         self._log.warning("a record cannot be read: %s", error)
         record: Any = error.record
         record._acquisition.deliver(1)

@@ -355,9 +355,9 @@ class NodeShareSession:
         return any(each.unsettled and each.last_lock_end > now for each in list(self._acquisitions))
 
     def _take_queue(self) -> list[Acknowledgement]:
-        """Return the acknowledgements to send. Those whose lock has expired fail: if another member
-        has finished such a record, a broker would ignore the acknowledgement, and report a success.
-        """
+        """Return the acknowledgements to send. Fail acknowledgements whose lock has expired: if
+        another member has finished the record since, the broker would ignore the acknowledgement
+        and report a success."""
         now, queue = self._loop.time(), self._queue
         self._queue = []
         for each in queue:
@@ -572,8 +572,8 @@ class NodeShareSession:
         leaders: dict[TopicPartition, tuple[int, int]],
         data: PartitionData,
     ) -> None:
-        """Handle the error of a partition that was fetched: look for its leader, or raise an error
-        that is not retriable."""
+        """Handle the error of a fetched partition. If its leader has moved, store the new leader
+        and refresh the metadata. If the error is not retriable, make a reading call raise it."""
         if error.invalid_metadata:
             self._note_leader(tp, data, leaders)
             self._fetcher.client.request_metadata(f"{tp}: ShareFetch answered {error.__name__}")
@@ -614,7 +614,8 @@ class NodeShareSession:
         records. After another retriable error (the broker could not store the group's state) the
         records are still acquired, so the acknowledgements are sent again until the locks expire.
         If a broker refuses a RENEW, for example because the group's configuration does not permit
-        it, it applies none of the partition's acknowledgements: send the others again without it.
+        it, the broker applies none of the partition's acknowledgements: send them again without the
+        RENEW.
         """
         acknowledgements, tp = self._fetcher.acknowledgements, sent[0].acquisition.tp
         if not error_code:

@@ -42,7 +42,7 @@ TYPES: dict[str, Any] = {
 
 
 class ArrowRows:
-    """Creates Arrow batches with the columns `names`, in this order.
+    """Creates Arrow batches with the columns `names`, in the order of `names`.
 
     Most arrays use the buffers of the fetched columns, so keys and values are not copied.
     """

@@ -104,8 +104,8 @@ class Cluster:
     async def partitions(
         self, *, refresh: bool = True, known: Iterable[str] = ()
     ) -> dict[str, list[int]]:
-        """Return the subscribed partitions by topic. Without `refresh`, they may be from a call up
-        to a second ago. `known` are topics that the query has read before.
+        """Return the subscribed partitions by topic. Without `refresh`, the result may be up to a
+        second old. `known` are topics that the query has read before.
 
         Raises UnknownTopicOrPartitionError for a missing topic or partition, unless data loss is
         tolerated.
@@ -185,8 +185,8 @@ class Cluster:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def _has_former_partitions(self, topic: str) -> bool:
-        """Return whether the brokers no longer know a topic, but the client still has its
-        partitions: it keeps them until several metadata responses lack the topic.
+        """Return whether the brokers no longer know a topic, although the client's metadata still
+        has the topic. (The client removes a topic after several metadata responses without it.)
         """
         has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
@@ -209,17 +209,18 @@ class Cluster:
         return await self._resolve(self._options.starting, partitions, "starting")
 
     def first_offsets(self, start: Offsets) -> Offsets:
-        """Return the offsets of `start` for the partitions that start at their first record: by
-        "earliest", or because the group has no committed offset. Partitions that start at a given
-        offset, a timestamp or a committed offset are omitted, even if it is the first offset.
+        """Return the offsets of `start` for the partitions that start at their first record because
+        of "earliest", or because the group has no committed offset. Partitions with another kind of
+        start (offset, timestamp or committed offset) are omitted, even if they start at the first
+        record.
         """
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._from_first})
 
     async def ending(self, start: Offsets) -> Offsets:
         """Return the end offsets of a batch query that starts at `start`.
 
-        If an end is before a given start, retries up to `fetchOffset.numRetries` times: a new
-        leader may report a too low end at first.
+        If the end of a log is before the requested start (see `truncated_ranges`), retries up to
+        `fetchOffset.numRetries` times: a new leader may report a too low end at first.
         """
         partitions, attempts = await self.partitions(), self._options.retries + 1
         while True:
@@ -230,8 +231,10 @@ class Cluster:
             await asyncio.sleep(self._options.retry_interval)
 
     def truncated_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return (end, start) as a range for each partition that is read to the end of its log, if
-        this end is before a start that the options, a group or a timestamp give.
+        """Return (end, start) as a range for each partition whose log ends before its start offset.
+
+        Only partitions that are read to the end of their log are checked, and only if the start is
+        a given offset, a timestamp or a committed offset.
         """
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
@@ -240,8 +243,8 @@ class Cluster:
         ]
 
     def contradictory_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return (end, start) as a range for each partition for which the options give both, and
-        the end is before the start; [] if the query starts at the committed offsets of a group.
+        """Return (end, start) as a range for each partition for which the options set an end before
+        the start; [] if the query starts at the committed offsets of a group.
         """
         if self._uses_group():
             return []  # no contradiction: the group has read beyond the requested end
@@ -279,8 +282,9 @@ class Cluster:
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """Return `start`, but in each partition not before the first record that is not older than
-        `millis` (milliseconds since 1970). A partition without such a record starts at `end`.
+        """Return for each partition the later of two offsets: its offset in `start`, and the offset
+        of its first record with the timestamp `millis` (since 1970) or a later one. A partition
+        without such a record starts at `end`.
         """
         tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
@@ -296,8 +300,8 @@ class Cluster:
         offsets.
 
         For a topic that was just deleted, the consumer would wait a minute for a leader. Therefore
-        `_watch` looks up the partitions every second meanwhile; if they have changed, the request
-        is cancelled and repeated. After `broker_timeout` the request is repeated a last time,
+        `_watch` looks up the partitions every second during the request; if the partitions change,
+        the request is cancelled and repeated. After `broker_timeout` it is repeated a last time,
         without `_watch`.
         """
         deadline = self._loop.time() + self._options.kafka.broker_timeout
@@ -497,8 +501,8 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets. If a commit is running, they are committed after it, in place of
-        offsets of earlier calls that are not committed yet.
+        """Commit these offsets. If a commit is running, commit the offsets of the latest call after
+        it, and drop the offsets of earlier calls.
 
         Never raises. A failure is logged, and the next call retries.
         """

@@ -64,7 +64,8 @@ SECURITY_SETTINGS = frozenset(
 
 
 class Security:
-    """The parsed SASL and TLS settings, as plain values for the executors. They may be secrets."""
+    """The parsed SASL and TLS settings, which can be pickled for the executors. They may be
+    secrets."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
@@ -329,7 +330,7 @@ _SECRETS = frozenset({"sasl_plain_password"})
 
 
 class ClientSettings:
-    """The settings of clients, as plain values that are sent to the executors.
+    """The settings of clients, which are pickled and sent to the executors.
 
     `client` has the keywords for all clients; `role` has those for a consumer or a producer only.
     `repr` and error texts show no secrets.

@@ -119,10 +119,10 @@ def loop_thread() -> LoopThread:
 def _keep_memory() -> None:
     """Make the memory allocator keep large buffers, so that they are used again.
 
-    glibc returns a freed buffer to the system, unless a buffer of at least the same size was freed
-    before. Then the next buffer costs a page fault for every 4 KiB, which takes longer than to fill
-    the buffer. The buffer that is allocated and freed here is never written, so it needs no
-    physical memory.
+    glibc returns a freed large buffer to the system, so each new buffer costs a page fault for
+    every 4 KiB, which takes longer than to fill the buffer. But once a buffer was freed, glibc
+    keeps further freed buffers of up to its size. Therefore this function allocates and frees a
+    large buffer. The buffer is never written, so it needs no physical memory.
     """
     bytes(_KEEP_BUFFERS_TO)
 

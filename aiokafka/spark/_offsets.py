@@ -63,15 +63,16 @@ class RequestedOffset(NamedTuple):
     """An offset, EARLIEST or LATEST; None for a timestamp."""
 
     timestamp: int | None = None
-    """Milliseconds since 1970: requests the first record that is not older. None for an offset."""
+    """Milliseconds since 1970: requests the first record with this or a later timestamp. None for
+    an offset."""
 
 
 # -- JSON
 
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
-    """Convert the end of a batch to Spark's JSON. For the first batch, `start` is its start, which
-    is included."""
+    """Convert `offsets`, the end of a batch, to Spark's JSON. `start` is the start of the batch, to
+    be included in the JSON; None for all batches after the first."""
     return {
         topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
@@ -109,8 +110,8 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """Return the start that the end of the first batch includes; None for the ends of later
-    batches."""
+    """Return the start offsets that the JSON of an end includes; None if it includes none. Only the
+    end of the first batch includes them."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()
@@ -130,8 +131,8 @@ def requested_offsets(
 ) -> dict[str, dict[int, RequestedOffset]]:
     """Return the requested start (`side` "starting") or end ("ending") of each partition.
 
-    The word of the bound must not be `committed`. Raises ValueError if the bound has offsets or
-    timestamps by partition, but not of exactly these partitions.
+    `bound.word` must not be "committed". Raises ValueError if `bound` has offsets or timestamps by
+    partition, but not for exactly `partitions`.
     """
     if bound.timestamp is not None:
         return _for_all(partitions, RequestedOffset(timestamp=bound.timestamp))

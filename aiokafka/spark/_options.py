@@ -48,7 +48,7 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
 
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration such as `500` (milliseconds), `500ms`, `30s`, `15m`, `1h` or
-    `7d`. Raises ValueError, without a text, for other texts."""
+    `7d`. Raises ValueError, without a message, if `text` is not a duration."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or (found[2] and found[2] not in _UNITS):
         raise ValueError
@@ -58,8 +58,8 @@ def parse_duration(text: str) -> float:
 class OptionReader:
     """Reads the options of one query. Stores which options were read, to find unknown options.
 
-    Spark passes the names in lower case; error texts have them as in the documentation. All methods
-    raise ValueError for a value that is not accepted.
+    Spark passes the names in lower case; error texts have the names as in the documentation. All
+    methods raise ValueError for a value that is not accepted.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -153,8 +153,8 @@ class OptionReader:
         return {name[len(prefix) :]: text for name, text in found.items()}
 
     def refuse_rest(self, known: tuple[str, ...], what: str, others: Iterable[str] = ()) -> None:
-        """Raise ValueError if there are unknown options. The text of the error has similar names
-        from `known` and `others`.
+        """Raise ValueError if there are unknown options. The error text suggests similar names from
+        `known` and `others`, and has the kind of query, `what`.
 
         Options in `known` that were not read are for another kind of query. They only cause a
         warning, because a job may use the same options for all its queries.
@@ -330,7 +330,8 @@ class ReadOptions:
 
     @property
     def no_match_is_latest(self) -> bool:
-        """Whether to start at the end of a partition that has no record with the starting time."""
+        """Whether a partition whose records are all older than the starting timestamp is read from
+        its end."""
         return self.no_match == "latest"
 
     @property

@@ -168,10 +168,11 @@ class StreamPlan:
         """Return the end of the batch that begins at `start`, after about `most` offsets (None:
         all).
 
-        Returns `start`, so that there is no batch, if there are no new records. With `wait`, also
-        while there are fewer than `minOffsetsPerTrigger`, at most for `maxTriggerDelay`. Unless
-        data loss is tolerated, raises ValueError for a checkpoint with topics of another query,
-        RuntimeError for missing partitions, and DataLossError for an end before `start`.
+        Returns `start` if there are no new records: then Spark runs no batch. With `wait`, also
+        returns `start` while there are fewer than `minOffsetsPerTrigger` new records, but not for
+        longer than `maxTriggerDelay`. Unless data loss is tolerated, raises ValueError for a
+        checkpoint with topics of another query, RuntimeError for missing partitions, and
+        DataLossError for an end before `start`.
         """
         begin = from_json(start)
         end = self._end_offsets(begin)
@@ -201,11 +202,9 @@ class StreamPlan:
         return None if self._latest is None else to_json(self._latest)
 
     def _end_offsets(self, begin: Offsets) -> Offsets:
-        """Return the end offsets of the partitions: with AvailableNow those that `pin` has stored,
-        else the current or cached ones.
-
-        An idle query calls this a hundred times a second, so the end offsets are cached for
-        `latestOffset.minIntervalMs`.
+        """Return the end offsets of the partitions. With AvailableNow, these are the end offsets
+        that `pin` has stored. Otherwise they are looked up, and cached for
+        `latestOffset.minIntervalMs`: an idle query calls this a hundred times a second.
         """
         now = time.monotonic()
         if self._pinned is not None:
@@ -240,8 +239,8 @@ class StreamPlan:
         )
 
     def _mirror(self, begin: Offsets) -> None:
-        """With commitOffsets, commit the start of a batch, except the first: all records before it
-        are processed."""
+        """With commitOffsets, commit the start of a batch: all records before this start are
+        processed. Do nothing for the first batch."""
         if self._options.commit_offsets and begin != self._initial:
             _query_cluster(self._options, lambda cluster: cluster.mirror.commit(begin))
 

@@ -242,7 +242,8 @@ class _Task:
         """Wait for all acknowledgements; with exactly-once, commit the transaction. Return the
         result.
 
-        If the rows were written before, raise NotRepeatedError if they were other rows.
+        If an earlier attempt has written this batch, raise NotRepeatedError if its rows were
+        different.
         """
         writer, transaction, identity = self._writer, self._transaction, self._identity
         if writer is None:

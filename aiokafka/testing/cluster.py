@@ -361,8 +361,8 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # The broker listens if an earlier call has started it and has failed afterwards, such
-            # as at the start of the proxy.
+            # The broker already listens if an earlier call has started it, and has failed
+            # afterwards, for example when it started the proxy.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -430,8 +430,8 @@ class FakeCluster:
         return [self._brokers[broker_id]]
 
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
-        """Set ``throttle_time_ms`` of every response, and stop reading from its connection for that
-        time (KIP-219). 0 ends the throttling.
+        """Set ``throttle_time_ms`` of every response. After each response, read nothing from the
+        client's connection for that time (KIP-219). 0 ends the throttling.
 
         Args:
             milliseconds: The throttle time.

@@ -45,8 +45,8 @@ class Controller:
 
     @property
     def broker_id(self) -> int:
-        """The broker id of the controller in metadata; -1 if no broker is live and, before Kafka
-        3.0, without a controller."""
+        """The broker id of the controller in metadata; -1 if no broker is live. Before Kafka 3.0,
+        it is also -1 while there is no controller."""
         return self._state.controller
 
     def stop(self) -> None:

@@ -403,7 +403,7 @@ class GroupOffsets:
     """Committed offsets of one group, written by the group's coordinator only.
 
     Owns: the committed offsets, the pending offsets of open transactions, and the order of all
-    writes. The offset of a partition that was written last is valid, as in a compacted log.
+    writes. For each partition, the offset that was written last is valid, as in a compacted log.
     """
 
     def __init__(self) -> None:
@@ -463,9 +463,9 @@ class Coordinators:
 
     A real coordinator keeps groups in memory, and stores a part of their state in a topic. A new
     coordinator returns COORDINATOR_LOAD_IN_PROGRESS while it loads the stored state. A classic
-    group then has the members of its last generation with an assignment, with new sessions; joining
-    members, and a generation without an assignment, are lost. Groups of the consumer protocol and
-    transactions do not change.
+    group then has the members of the last generation that got an assignment, and their sessions
+    begin again. Members that were joining, and a generation without an assignment, are lost. Groups
+    of the consumer protocol and transactions do not change.
 
     The methods raise KeyError for an unknown kind or broker id.
     """

@@ -274,8 +274,8 @@ class PartitionLog:
     # -- for replication -----------------------------------------------------------------------
 
     def share(self) -> None:
-        """Make this log the log of one replica: from now on, `set_high_watermark()` sets the high
-        watermark, which was the end of the log before."""
+        """Make this log the log of one replica. The high watermark, which was the end of the log so
+        far, is set by `set_high_watermark()` from now on."""
         self._replicated = self.high_watermark
 
     def replica(self) -> PartitionLog:
@@ -531,8 +531,8 @@ class ProducerState:
         self._ends: deque[tuple[int, int]] = deque()
 
     def duplicate(self, batch: Batch) -> Batch | None:
-        """Return the stored batch of which `batch` is a duplicate, among the producer's last five;
-        or None."""
+        """Return the one of the producer's last five batches that has the same sequence numbers as
+        `batch`; None if `batch` is no duplicate."""
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None

@@ -128,7 +128,8 @@ class FaultProxy:
         self._refusing = True
 
     def delay(self, seconds: float, direction: Direction | None = None) -> None:
-        """Delay every byte by `seconds`, in order. 0 ends the delay, also of delayed bytes.
+        """Delay every byte by `seconds`, without changing the order of bytes. 0 ends the delay, and
+        delivers the delayed bytes.
 
         Args:
             seconds: One-way delay, which does not limit the throughput.

@@ -72,8 +72,8 @@ def _check(schema: Any, known: set[str]) -> None:
 
 
 def avro_conflicts(reader: Any, writer: Any) -> list[str]:
-    """Return why records of the schema `writer` cannot be read with the schema `reader`; [] if they
-    can. Types that are referenced by name count as equal if their names are."""
+    """Return the reasons why records of the schema `writer` cannot be read with the schema
+    `reader`; [] if they can be read. References to types are equal if the names are equal."""
     named: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     _collect(reader, named[0])
     _collect(writer, named[1])

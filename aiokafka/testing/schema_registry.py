@@ -1,4 +1,4 @@
-"""A fake schema registry, with the HTTP API of Confluent's, inside the test process."""
+"""A fake schema registry, with Confluent's HTTP API, inside the test process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Refused(Exception):
 
 @dataclass
 class _Schema:
-    """A schema of one id."""
+    """A registered schema: its id (`number`), GUID, text, type (`kind`) and references."""
 
     number: int
     guid: str
@@ -174,7 +174,7 @@ class FakeSchemaRegistry:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Respond to no request during the `with` block; to all of them at its end."""
+        """Hold the responses to all requests until the end of the `with` block."""
         self._open.clear()
         try:
             yield
@@ -358,8 +358,8 @@ class FakeSchemaRegistry:
         return {"subject": name, "version": subject.last, **schema.fields()}
 
     def _parse(self, body: Any) -> _Schema:
-        """Return the schema of a request: the known one with the same content, or a new one, which
-        is not registered yet."""
+        """Return the schema in the body of a request: the registered schema with the same content,
+        or a new object that is not registered yet."""
         if not isinstance(body, dict) or not isinstance(body.get("schema"), str):
             raise _Refused(422, 42201, "Empty schema")
         text, kind = body["schema"], body.get("schemaType") or "AVRO"

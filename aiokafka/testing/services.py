@@ -90,7 +90,7 @@ class Services:
         transactional_id: str | None,
     ) -> None:
         """Check that a transactional batch belongs to an open transaction, and that the producer of
-        another batch has no open transaction.
+        a non-transactional batch has no open transaction.
 
         Brokers before 3.6 do not verify batches with the transaction coordinator: they accept the
         transactional batches of every producer that is not fenced.

@@ -234,7 +234,8 @@ class AcquireLimits:
     records: int
     """Maximum number of records; exceeded in mode ``batch_optimized`` by the rest of a batch."""
     batch_size: int
-    """Number of records from which on a new range of acquired records begins."""
+    """Minimum number of records in a range of acquired records. A range ends at the end of the
+    batch that reaches this number."""
     exact: bool
     """Whether `records` is a strict limit: the mode ``record_limit`` (KIP-1206)."""
 
@@ -374,8 +375,9 @@ class SharePartition:
         if floor is not None and floor.last >= base:
             first = floor.first
         else:
-            # Kafka 4.3 acquires from `base` also if the records before the start are deleted, and a
-            # batch before them is still acquired. Deleted records then stay available for ever.
+            # Kafka 4.3 begins at `base`, even if that is before the start offset because records
+            # were deleted while an earlier batch is still acquired. The deleted records then stay
+            # available for ever.
             first = max(base, self.start)
         limits = replace(limits, records=most)
         overlapping = self._between(min(base, first), last)
@@ -496,8 +498,9 @@ class SharePartition:
         """Acquire available offsets of a batch that was split. Return the acquired ranges and their
         number of offsets.
 
-        A record is delivered alone for the last time. Before, each delivery halves the number of
-        records that are delivered together.
+        The last delivery of a record has no other record. Before that, from the delivery count
+        `throttled_from()` on, each delivery halves the number of records that are delivered
+        together.
         """
         delivery_limit = self._settings().delivery_limit
         throttled = throttled_from(delivery_limit)
@@ -538,12 +541,12 @@ class SharePartition:
         self._events.append(event)
 
     def _pass_gap(self, offset: int) -> None:
-        """Continue the search for gaps at the first offset from `offset` on that is not in flight;
-        end it beyond the end that was loaded.
+        """Continue the search for gaps at the first offset from `offset` on that is not in flight.
+        Beyond the end of the loaded state, end the search.
 
-        Kafka 4.3 continues at `offset` itself. Then the start offset does not pass records there,
-        although all of them are acknowledged, and if they are as many as may be locked, nothing is
-        acquired again until the next leader loads the state.
+        Kafka 4.3 continues at `offset` itself. The start offset then stays before records at
+        `offset`, although all of them are acknowledged. If their number reaches the limit of locks,
+        no record is acquired until the next leader loads the state.
         """
         if self._gaps is not None:
             _, end = self._gaps
@@ -655,8 +658,9 @@ class SharePartition:
         self._expect_timeout()
 
     def _release(self, kind: str, ends: Callable[[Delivery], bool]) -> None:
-        """Make acquired records available, and archive those before the start offset or with the
-        last delivery."""
+        """End the acquisition of the records for which `ends` returns True. They become available;
+        but records before the start offset, and records after their last delivery, are archived.
+        `kind` is the kind of the event."""
         changed: list[_Change] = []
         for batch in self._batches:
             is_acquired = batch.whole is not None and batch.whole.state is RecordState.ACQUIRED
@@ -696,16 +700,17 @@ class SharePartition:
     # -- the start offset ----------------------------------------------------------------------
 
     def log_start_moved(self, offset: int) -> None:
-        """Move the start offset to the log start offset, because the records before it are deleted.
-        Acquired records before it stay acquired until the end of their locks."""
+        """Move the start offset to the log start offset `offset`, because the records before it are
+        deleted. Records that are acquired now stay acquired until the end of their locks, even if
+        they are before the new start offset."""
         if offset <= self.start:
             return
         if self._archive(self.start, offset, RecordState.AVAILABLE):
             self._seeks = True
         self.start = offset
         self.end = offset if not self._batches else max(self.end, offset)
-        # Kafka 4.3 does neither: it continues to look for gaps in the deleted records, and moves
-        # the start past finished records after the next acknowledgement only.
+        # Unlike Kafka 4.3, stop looking for gaps in the deleted records, and move the start past
+        # finished records now, not after the next acknowledgement.
         if self._gaps is not None:
             self._pass_gap(max(self._gaps[0], offset))
         self._advance_start()
@@ -714,7 +719,7 @@ class SharePartition:
         """Move the start offset past the records that are never delivered again."""
         floor = self._floor(self.start)
         if floor is None or floor.last < self.start:
-            return  # a gap in the stored state begins at the start, or nothing is after deletions
+            return  # no batch has the start: there is a gap, or the records were deleted
         _, _, part = next(floor.parts(self.start, self.start))
         if not part.state.is_terminal:
             return
@@ -736,7 +741,8 @@ class SharePartition:
         del self._batches[:index]
 
     def _last_terminal(self) -> int | None:
-        """Return the last offset of the records at the beginning that are never delivered again."""
+        """Return the end of the records at the beginning, without a gap or an unfinished record in
+        between, that are never delivered again; None if the first record is unfinished."""
         found: int | None = None
         for batch in self._batches:
             if self._has_gaps and self._gaps is not None and batch.last >= self._gaps[0]:
@@ -748,8 +754,8 @@ class SharePartition:
         return found
 
     def _archive(self, first: int, end: int, state: RecordState) -> bool:
-        """Archive the records in a state, from offset `first` (inclusive) to `end` (exclusive).
-        Return whether there were any."""
+        """Archive the records whose state is `state`, from offset `first` (inclusive) to `end`
+        (exclusive). Return whether there were such records."""
         found = False
         for batch in self._batches:
             if batch.first >= end or batch.last < first:

@@ -247,9 +247,10 @@ class FetchBuffer:
         known.
 
         The fast paths do not read the clock, because that would cost as much as returning a record.
-        `pace()` limits the number of their calls, usually to those of one millisecond. If the
-        application becomes slower meanwhile, the checks of `max_poll_interval_ms` call this method.
-        Then `now` is later than the call by the time between two checks at most.
+        `pace()` limits the number of their calls, so that the clock is usually read once per
+        millisecond. If the application becomes slower, the next check of `max_poll_interval_ms`
+        calls this method before that. `now` is then later than the call by at most the time between
+        two checks.
         """
         if self.call == self.timed_call:
             return
@@ -280,19 +281,24 @@ class FetchBuffer:
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the current record set; the fast path of `next_of(None)`.
 
-        Returns None after the last record of the set, after as many records as `pace()` allows,
-        while the fast path is closed (`set_fast_path`), while interceptors process records or if
-        they may be `async`, while the partition is paused or its topic is not subscribed to any
-        more, and after a seek, reset or revocation. Counts a call of `getone()` if it takes a
-        record. Sets `suspended` and returns None if a deserializer waits. Raises the error of an
-        unreadable record, unless another broker may have an undamaged copy (`_drop_copy`).
+        Returns None:
+
+        - after the last record of the set, and after as many records as `pace()` allows;
+        - while the fast path is closed (`set_fast_path`);
+        - while interceptors process records, or if the interceptors may be `async`;
+        - while the partition is paused, or its topic is not subscribed to any more;
+        - after a seek, reset or revocation;
+        - if a deserializer waits; then sets `suspended`.
+
+        Counts a call of `getone()` if it takes a record. Raises the error of an unreadable record,
+        unless another broker may have an undamaged copy (`_drop_copy`).
         """
         chunk = self._current
         if chunk is None or not self._left or not self.fast_path or self.is_intercepting:
             return None
-        # `async for` calls this method twice for such a record: the iterator got None, so it calls
-        # `getone()`, which calls this method first. Deserializing the record again would leave
-        # `suspended` set for a record that was returned.
+        # A deserializer waits. `async for` calls this method twice for such a record: the iterator
+        # got None, so it calls `getone()`, which calls this method first. Deserializing the record
+        # again would leave `suspended` set for a record that was returned.
         if self.suspended is not None:
             return None
         if not self.may_call_interceptor and self.interceptor is not None:
@@ -439,10 +445,10 @@ class FetchBuffer:
     def take_more(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Continue a `take()` that stopped because a deserializer waited: it has returned now, and
-        the caller has accepted the record. `limit`: the remaining number of records. Raises no
-        error of a record or partition: the caller returns its records first, and the next call
-        raises the error."""
+        """Continue a `take()` that stopped because a deserializer waited. The deserializer has
+        returned now, and the caller has accepted the record. `limit`: the remaining number of
+        records. Raises no error of a record or partition: the caller returns its records first, and
+        the next call raises the error."""
         if limit == 0 or self._room <= 0:
             return {}
         try:
@@ -615,9 +621,10 @@ class FetchBuffer:
     def _take_from(
         self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
     ) -> None:
-        """Append up to `limit` records (-1 = all) of one partition to `records`; fewer if `_room`
-        is used up. If a record is unreadable, append the records before it and raise the error. If
-        a deserializer waits, append the records before and set `suspended`."""
+        """Append up to `limit` records (-1 = all) of one partition to `records`; fewer if the limit
+        of decompressed bytes (`_room`) is reached. If a record is unreadable, append the records
+        before it and raise the error. If a deserializer waits, append the records before and set
+        `suspended`."""
         self._before.append((state, state.next_offset, state.taken))
         while True:
             chunk = self._head(state)

@@ -187,8 +187,8 @@ class FetchTargets:
 
     def _on_leader_epoch(self, state: PartitionState, epoch: int) -> None:
         """Store a changed leader epoch, and begin to validate the position (KIP-320) if the epoch
-        differs from that of the record before the position (conditions below). The new epoch may be
-        older: the topic was recreated, or the metadata is outdated."""
+        differs from the epoch of the record before the position (conditions below). The new epoch
+        may be older: the topic was recreated, or the metadata is outdated."""
         cursor = state.cursor
         if epoch == cursor.leader_epoch:
             return
@@ -375,7 +375,7 @@ class Fetcher:
 
     def on_waiting_reader(self, wanted: Wanted) -> None:
         """Make all NodeFetchers decide again whether to fetch, for a reader that waits for records
-        of these partitions (None = all). Do nothing if the last waiting reader was for the same
+        of these partitions (None = all). Do nothing if the last waiting reader waited for the same
         partitions, and no records have arrived since."""
         buffer = self._buffer
         if not buffer.is_awaited or buffer.awaited != wanted:

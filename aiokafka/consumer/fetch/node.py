@@ -83,8 +83,8 @@ _MAX_EPOCH = 2**31 - 1
 # is released only as a whole, and then the application still has other responses to read.
 _RESPONSES_PER_SHARE = 4
 
-# While some partitions have enough unread record sets, fetch the others for a waiting reader every
-# this many seconds.
+# Seconds between two fetches for a waiting reader, while some partitions have enough unread record
+# sets and only the others are fetched.
 _PACE = 0.05
 
 _CLOSE_TIMEOUT = 1.0
@@ -271,9 +271,9 @@ class FetchSession:
         return True
 
     def check_full(self, responded: Container[TopicPartition]) -> None:
-        """Restart if the response to a full request lacks a partition (`responded`: those in the
-        response): the broker's session may lack it, too, and incremental requests do not add
-        unchanged partitions."""
+        """Restart if the response to a full request lacks a partition: the broker's session may
+        lack this partition, too, and incremental requests do not add unchanged partitions.
+        `responded`: the partitions in the response."""
         if not all(tp in responded for tp in self._known):
             self.restart()
 
@@ -374,9 +374,9 @@ class NodeFetcher:
     most half of the broker's share of the buffer memory.
 
     A request leaves out the partitions that have enough unread record sets (`FetchPlan.full`). A
-    long poll for the other partitions would delay the next fetch of the left out ones. So while
-    partitions are left out, requests have a `max_wait` of 0, and the next request is sent when
-    records were read or `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting
+    long poll for the other partitions would delay the next fetch of the omitted partitions. So
+    while partitions are left out, requests have a `max_wait` of 0, and the next request is sent
+    when records were read or `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting
     readers.
     """
 
@@ -491,8 +491,8 @@ class NodeFetcher:
             return longest
         # If a reader waits, fetch the partitions without enough unread record sets now. The request
         # may be a long poll only if nobody reads the partitions that it leaves out (`plan.full`):
-        # otherwise a reader may soon read one of these to its end, and the next fetch of that
-        # partition would wait behind the long poll.
+        # otherwise a reader may soon finish a record set of such a partition, and the next fetch of
+        # the partition would wait behind the long poll.
         if self._buffer.is_awaited:
             # A list, not a generator: `is_idle()` must be called for each partition, because the
             # idle time of a partition begins with such a call.
@@ -510,9 +510,9 @@ class NodeFetcher:
 
     def _free_memory(self) -> bool:
         """Drop buffered records that no reader can read now, and return whether enough memory is
-        free for another fetch. Keep those of a partition from which records were read within
-        `fetch_max_wait`, unless it is withheld. Without a waiting reader, do this only every
-        `fetch_max_wait`."""
+        free for another fetch. Keep the records of a partition that was read within the last
+        `fetch_max_wait`, unless the partition is withheld. Without a waiting reader, do this only
+        every `fetch_max_wait`."""
         now, longest = self._loop.time(), self._context.config.fetch_max_wait
         if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False
@@ -536,7 +536,7 @@ class NodeFetcher:
 
     @property
     def _outdated_at(self) -> float:
-        """Loop time from which on the last failure is outdated if no request was sent since."""
+        """Loop time at which the last failure becomes outdated, if no request is sent before."""
         config = self._context.config
         longest = max(config.fetch_max_wait, config.client.retry_backoff_max)
         return self._node_health.error_at + longest + OUTDATED

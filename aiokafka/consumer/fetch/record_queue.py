@@ -62,8 +62,8 @@ class _Readers(Signal):
                     finish(waiter, True)
 
     def unserved(self) -> Collection[TopicPartition] | None:
-        """Return the partitions of the first reader of certain partitions that was not woken; None
-        without such a reader. (Readers of all partitions are woken by each notification.)"""
+        """Return the partitions of the first reader that was not woken; None if all readers were
+        woken. (A reader of all partitions is woken by each notification.)"""
         for waiter, wanted in self._wanted.items():
             if not waiter.done():
                 return wanted
@@ -250,8 +250,8 @@ class RecordQueue:
         self.wake_readers()
 
     def withdraw_errors(self, errors: Collection[BaseException]) -> None:
-        """Drop those of the given errors that no call has raised yet, because their cause has
-        ended."""
+        """Drop these pending errors, because their cause has ended. Ignore errors that a call has
+        already raised."""
         if self._errors:
             self._errors = [each for each in self._errors if not any(each is e for e in errors)]
             self._update_fast_path()
@@ -261,8 +261,8 @@ class RecordQueue:
     @contextmanager
     def intercepting(self) -> Iterator[None]:
         """Return no records to other readers during the `with` block, while interceptors or a
-        deserializer are awaited. If the block fails, the position moves back: later records, if
-        another reader had got them meanwhile, would be returned a second time."""
+        deserializer are awaited. If the block fails, the position moves back. If another reader had
+        got later records during the block, they would then be returned a second time."""
         self.buffer.set_intercepting(True)
         try:
             yield

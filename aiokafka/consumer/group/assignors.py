@@ -244,8 +244,8 @@ def _is_of_class_methods(strategy: type[Any]) -> bool:
 
 
 def _with_generation(generation: int, metadata: Any) -> Any:
-    """Return a copy of `metadata` with the higher one of `generation` and its own generation.
-    Return `metadata` itself if `generation` is -1, or if it is of another class."""
+    """Return a copy of `metadata` whose generation is at least `generation`. Return `metadata`
+    itself if `generation` is -1, or if `metadata` is of another class."""
     if generation < 0 or not isinstance(metadata, ConsumerProtocolMemberMetadata):
         return metadata
     copied = _copied(metadata)

@@ -331,8 +331,8 @@ class ClassicProtocol(GroupProtocol):
       assigned partitions. If a topic gets other partitions, the member rejoins.
     - `_must_check_unread`: a static member has joined without a generation, for example after a
       restart, and must check for partitions that no member reads.
-    - `_forces_rebalance`: the group has to rebalance with the next join, because of such partitions
-      or of the application.
+    - `_forces_rebalance`: the group has to rebalance with the next join, because no member reads
+      some partitions, or because of `enforce_rebalance()`.
     - `_is_assigned_by_broker`: the coordinator, not a leader, assigned the partitions (KIP-848).
     """
 

@@ -388,8 +388,8 @@ class GroupCommits:
         return None if position is None or self._last_committed(state) >= position else position
 
     def refuse_revoked(self) -> None:
-        """Raise CommitFailedError if partitions were revoked while records of them, returned by the
-        latest call, were uncommitted. The next call of this method does not raise again."""
+        """Raise CommitFailedError if partitions were revoked whose records were returned by the
+        latest call, and are uncommitted. The next call of this method does not raise again."""
         if not self._revoked_records:
             return
         last, self._revoked_records = self._revoked_records, {}
@@ -519,8 +519,8 @@ class GroupCommits:
         """Commit the offsets that `choose` returns just before each request is sent.
 
         `removals`: how often the group had removed the member when the commit was called. Raises
-        CommitFailedError if the group has removed the member since. With None, removals before the
-        end of the earlier commits do not matter.
+        CommitFailedError if the group has removed the member since. With None, only removals after
+        the end of the earlier commits count.
         """
         queued = self._commits.add(partitions)
         try:
@@ -847,8 +847,9 @@ class GroupCommits:
         return RevokedAssignment(assignment, topic_ids)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to auto-commit: the offset after the finished records, if it is not
-        committed, or the last committed offset, if it is due again (`LastCommit.is_due`)."""
+        """Return the offset to auto-commit for each partition: the offset after the finished
+        records, if it is not committed yet; or the last committed offset, if it must be committed
+        again (`LastCommit.is_due`)."""
         call = self._queue.buffer.call
         finished: dict[TopicPartition, OffsetAndMetadata] = {}
         for state in assignment.states():

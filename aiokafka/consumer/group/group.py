@@ -195,7 +195,7 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The last error of a join without an assignment, else the last retriable error of the
+        """The last error since the last complete join, else the last retriable error of the
         coordinator; None if there is no such error."""
         return self.state.join_error or self._member.coordinator.refusal
 
@@ -669,9 +669,9 @@ class GroupView:
         return self._group.commits.topic_ids(partitions)
 
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise CommitFailedError if a partition was revoked since its records were returned,
-        unless it is assigned again and `may_commit()` permits the offset; or if its topic may have
-        been recreated. A manual assignment is not checked."""
+        """Raise CommitFailedError if a partition was revoked since its records were returned. If
+        the partition is assigned again, raise only if `may_commit()` does not permit the offset.
+        Raise also if the topic may have been recreated. A manual assignment is not checked."""
         if self._subscriptions.is_manual:
             return  # the application itself decides about manual assignments
         lost = [

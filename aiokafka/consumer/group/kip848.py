@@ -284,15 +284,16 @@ class Kip848Member(Member):
            closed, but its bytes were still delivered. The coordinator may assign partitions in a
            response that is lost, and repeats them only to a request with full contents. So until
            `_late_until`, each request has full contents.
-        8. A join of a static member gets no response. The coordinator rejects another join while it
-           counts the member, so the member first leaves temporarily (`_leave_before_join()`).
+        8. A join of a static member gets no response. The coordinator rejects another join while
+           the member is in the group, so the member first leaves temporarily
+           (`_leave_before_join()`).
         9. A leave request gets no response. It may arrive after the next join, and remove the new
            member. So before the next join, `_leave_before_join()` sends another leave request, and
            the member joins under a new id, which the first leave request does not affect. With a
            new id alone, the previous partitions would stay assigned until the previous session
            expires.
-        10. A join is rejected for its epoch: brokers before KAFKA-19233 do that while they count
-           the member. `_leave_before_join()` precedes the next join in this case, too.
+        10. A join is rejected for its epoch: brokers before KAFKA-19233 do that while the member is
+           in the group. `_leave_before_join()` precedes the next join in this case, too.
         """
         number = self._membership_number
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
@@ -381,8 +382,8 @@ class Kip848Member(Member):
         return request
 
     def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:
-        """Return a heartbeat with the differences to the last one; or with full contents if that
-        got no response, or an earlier heartbeat may still arrive (`_late_until`)."""
+        """Return a heartbeat with the differences to the last one. If the last one got no response,
+        or an earlier one may still arrive (`_late_until`), the heartbeat has full contents."""
         request = self._request(self._epoch)
         may_be_late = asyncio.get_running_loop().time() < self._late_until
         sent = None if may_be_late else self._sent

@@ -328,9 +328,9 @@ class PollTimer:
         """Move the membership to IDLE if the application has not polled for `max_poll_interval_ms`.
         A call that waits for records counts as polling. In IDLE, do nothing.
 
-        In IDLE only `wait_for_poll()` may see a new call. The member first leaves the group and
-        calls the listener. If `check()` saw a call of the application in this time and started a
-        new interval, `wait_for_poll()` would wait for another call.
+        In IDLE, only `wait_for_poll()` reacts to a call of the application, after the member has
+        left the group and called the listener. If `check()` started a new interval because of a
+        call in this time, `wait_for_poll()` would wait for another call.
         """
         state, now = self._state, asyncio.get_running_loop().time()
         self._queue.buffer.time_calls(now)

@@ -31,9 +31,9 @@ Partitions = frozenset[TopicPartition]
 _NOTHING = Assignment({}, -1)
 _NOTHING_REVOKED = RevokedAssignment(_NOTHING, {})
 
-# The parts of the rebalance timeout for which `revoke()` may wait: for the application; for the
-# auto-commit, and then as long again for the check for late commits. After the timeout the group
-# removes members that have not joined.
+# `revoke()` waits at most for these parts of the rebalance timeout: `_WAIT_FOR_APPLICATION` for the
+# application, `_WAIT_FOR_COMMIT` for the auto-commit, and another `_WAIT_FOR_COMMIT` for the check
+# for late commits. After the timeout the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
 
@@ -191,9 +191,9 @@ class Rebalance:
     # `revoke_all_but` and `assign_all` keep the state of partitions that stay assigned (KIP-429).
 
     async def revoke_all_but(self, kept: Partitions) -> bool:
-        """Revoke all partitions except `kept`. Return whether there were such partitions, even if
-        the group removed the member during the revocation: then they stay assigned until
-        `lose_all()`."""
+        """Revoke all partitions except `kept`. Return whether there were partitions to revoke. If
+        the group removes the member during the revocation, they stay assigned until `lose_all()`.
+        """
         owned = self.owned
         revoked = owned - kept
         if revoked and await self.revoke(revoked):

@@ -388,8 +388,8 @@ class UnansweredCommits:
         return [tp for tp in confirmed if tp in self.by_partition]
 
     def pause(self, now: float) -> float:
-        """Return the seconds to wait before the next check: the age of the newest `since`, but at
-        least 1 and at most 30."""
+        """Return the seconds to wait before the next check: the time since the last confirmation
+        (`since`), but at least 1 and at most 30."""
         since = (
             unanswered.since
             for unanswered in self.by_partition.values()
@@ -400,9 +400,9 @@ class UnansweredCommits:
     def overwritten(
         self, found: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit again: the last confirmed ones of all partitions whose
-        stored offset is that of an earlier commit without a response. `found`: the offsets that the
-        group has stored."""
+        """Return the offsets to commit again. `found`: the offsets that the group has stored. If
+        the stored offset of a partition is that of a commit without a response, this commit has
+        overwritten a later one, so the result has the last confirmed offset of the partition."""
         again: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, entry in found.items():
             unanswered = self.by_partition.get(tp)
@@ -550,9 +550,10 @@ class OffsetConnection:
         self._deadlines.close()
 
     async def select(self, node_id: int, deadline: float) -> BrokerConnection:
-        """Return the connection for the next request: that of a commit in flight, else the second
-        connection during a join, else the first. Raises errors of the connection, and
-        NodeNotReadyError without a connection at `deadline` (loop time)."""
+        """Return the connection for the next request: the connection of an in-flight commit, if
+        there is one; else the second connection during a join; else the first connection. Raises
+        errors of the connection, and NodeNotReadyError without a connection at `deadline` (loop
+        time)."""
         group = ConnectionGroup.COORDINATION
         connection = self._client.usable_connection(node_id, group)
         if connection is None:
@@ -846,8 +847,8 @@ class OffsetCommitter:
             raise UnknownTopicId(doubt)
 
     def _apply_response(self, commit: OffsetsToCommit, response: OffsetCommitResponse) -> None:
-        """Remove stored offsets and those of deleted topics from `pending`, and add the errors of
-        deleted topics to `gone`. Raises the most urgent error of the other partitions, and
+        """Remove stored offsets, and offsets of deleted topics, from `pending`, and add the errors
+        of deleted topics to `gone`. Raises the most urgent error of the other partitions, and
         KafkaProtocolError if the response lacks partitions."""
         by_id = {topic_id: name for name, topic_id in commit.topic_ids.items()}
         pending = commit.pending

@@ -86,8 +86,9 @@ _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd:
-    """The end offset of the requested leader epoch; or, if the leader has no record of it, of the
-    largest earlier epoch (`leader_epoch`). Both fields are -1 if unknown."""
+    """The end offset of the requested leader epoch. If the leader has no record of this epoch, the
+    end offset of the largest earlier epoch. `leader_epoch`: the epoch that the end offset belongs
+    to. Both fields are -1 if unknown."""
 
     __slots__ = ("end_offset", "leader_epoch")
 
@@ -339,7 +340,7 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # Wait for metadata instead of a plain sleep, because this wait also raises if the client is
+        # Wait for metadata instead of sleeping, because this wait also raises if the client is
         # closed. Without a leader no request is sent, so nothing else would raise.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"

@@ -59,10 +59,10 @@ __all__ = ["NewPartitions", "OffsetResolver"]
 # -- Partitions that were created while the consumer was reading their topic. No I/O
 
 
-# A created partition counts as new, so that it is read from its beginning, for `_AGES` times
-# `metadata_max_age_ms`, at least `_SHORTEST_NEW` seconds: before it can be assigned, the group's
-# leader has to refresh its metadata, and the group has to rebalance. After this time another member
-# may have read the partition already, so the reset policy applies.
+# How long a created partition counts as new, and is read from its beginning: `_AGES` times
+# `metadata_max_age_ms`, but at least `_SHORTEST_NEW` seconds. Before the partition can be assigned,
+# the group's leader has to refresh its metadata, and the group has to rebalance. After this time
+# another member may have read the partition already, so the reset policy applies.
 _AGES = 2
 _SHORTEST_NEW = 60.0
 
@@ -204,8 +204,8 @@ log = logging.getLogger("aiokafka.consumer.fetcher")
 # - OFFSET_OUT_OF_RANGE, although the log has the position: the position is lost.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
-# If no other broker has confirmed or denied that the sender is the leader, because none has
-# responded: after more than this number of responses in a row, apply the response unconfirmed.
+# If no other broker responds, so that none confirms or denies that the sender is the leader: after
+# more than this number of responses of the sender in a row, apply the response unconfirmed.
 _PATIENCE_WITHOUT_VOTES = 3
 
 # A response that would make the consumer skip records or read them again: the partition, the error
@@ -750,8 +750,8 @@ class OffsetResolver:
         return []
 
     def _on_truncated(self, state: PartitionState, end: EpochEnd | None) -> None:
-        """Continue at `end`, where the log differs from the fetched records; if it is unknown
-        (None), apply the reset policy. With the policy "none", make the next call of the
+        """Continue at `end`, where the log differs from the fetched records. If `end` is None
+        (unknown), apply the reset policy. With the policy "none", make the next call of the
         application raise LogTruncationError instead."""
         position = state.next_offset
         self._log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)

@@ -149,8 +149,8 @@ def balance(
         partitions: The partitions of each existing topic.
         owned: The present partitions of each member, no partition twice. Partitions that the member
             no longer subscribes to, or that no longer exist, are ignored.
-        claims: The claims that `owned` was settled from. A member that receives a partition of
-            another member receives one that it owned in an earlier generation, if there is one.
+        claims: The claims that `owned` was settled from. If a partition moves to another member, a
+            partition that this member owned in an earlier generation is preferred.
         racks: The racks of members. A member without a rack matches every partition.
         replicas: The racks of the replicas of each partition, if there are `racks`.
     """
@@ -161,9 +161,9 @@ def balance(
         sharing.deal(partitions)
         sharing.even_out()
         return sharing.result()
-    # First find the best assignment of the unowned partitions alone. If it is as even, and has as
-    # many matches, as any assignment, then no owned partition moves. So the second rebalance of
-    # cooperative members, which own a part of the first rebalance's assignment, revokes nothing.
+    # First find the best assignment of the unowned partitions alone. If no other assignment is more
+    # even or has more matches, no owned partition moves. So the second rebalance of cooperative
+    # members, which own a part of the first rebalance's assignment, revokes nothing.
     kept = sharing.set_aside()
     sharing.deal(partitions)
     sharing.even_out()
@@ -176,8 +176,8 @@ def balance(
 
 _MOST_EDGES = 3_000
 """A search for exchanges between racks takes about 0.1 s with this number of edges, and four times
-as long with twice as many; the event loop of the leader waits meanwhile. Members with the same
-subscription, however many, have far fewer edges."""
+as long with twice as many; the event loop of the leader waits meanwhile. If all members have the
+same subscription, there are far fewer edges, even with many members."""
 
 
 class _Sharing:
@@ -301,8 +301,7 @@ class _Sharing:
                 self._move_along(chain)
             else:
                 # `seen` has all members that could give partitions to the poorest members, directly
-                # or along a chain, and none of these members has two partitions more
-                # than they.
+                # or along a chain. None of them has two partitions more than the poorest members.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
@@ -386,12 +385,13 @@ class _Sharing:
     # - A node for each group, with edges from members that have a partition of the group, and to
     #   the subscribers.
     # - A node for each load, with edges from members with this load, and to members with one
-    #   partition more. The former are the ends of chains, and the latter their beginnings.
+    #   partition more: a chain begins at a member with one partition more, and ends at a member
+    #   with this load.
     # An edge costs 1 if it adds a mismatch, and -1 if it removes one.
 
     def match_racks(self) -> None:
-        """Exchange partitions along cycles of negative cost until there is none. Loads change only
-        if two members exchange theirs.
+        """Exchange partitions along cycles of negative cost until there is no such cycle. Loads
+        change only if two members exchange their loads.
 
         Does nothing if the graph is large (`_MOST_EDGES`): then only `deal()` has considered the
         racks.
@@ -413,8 +413,8 @@ class _Sharing:
                     chain = self._chain(cycle, members) if is_closed else []
 
     def _graph(self) -> tuple[list[tuple[int, int, int]], dict[int, list[int]]]:
-        """Return the edges (start, end, cost), and the members of each node of members. Groups are
-        nodes with their own number."""
+        """Return the edges (start, end, cost), and for each node of members the members that share
+        it. The node of a group has the number of the group."""
         first_load = len(self.takers)
         first = first_load + max(self.load, default=0) + 1
         members: dict[int, list[int]] = {}

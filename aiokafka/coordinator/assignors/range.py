@@ -156,9 +156,10 @@ def _match_joined(
     racks: Mapping[str, str],
     replicas: Sequence[Mapping[int, frozenset[str]]],
 ) -> None:
-    """Assign each partition number, in all of these topics, to the first member that has room for
-    it and whose rack has a replica of this partition of every topic. Members without a rack match
-    every partition. Numbers for which no member matches stay unassigned."""
+    """Assign each partition number, in all of these topics, to the first member that has room and
+    matches the number. A member matches a number if its rack has a replica of this partition of
+    every topic; a member without a rack matches every number. Numbers without a matching member
+    stay unassigned."""
     first = topics[0]
     places = {taker: place for place, taker in enumerate(first.given)}
     waiting: dict[str | None, deque[str]] = {}

@@ -17,7 +17,7 @@ __all__ = ["Credentials"]
 
 
 class Credentials:
-    """The user name and password; `fetch` calls those configured as functions."""
+    """The user name and password. If they are configured as functions, `fetch` calls these."""
 
     __slots__ = ("_password", "_username", "password", "user")
 
@@ -28,7 +28,7 @@ class Credentials:
         self.password = password if isinstance(password, str) else ""
 
     async def fetch(self) -> None:
-        """Set `user` and `password`, calling those configured as functions.
+        """Set `user` and `password`. If they are configured as functions, call these.
 
         Raises KafkaConnectionError, which is retriable, if a function fails, and
         AuthenticationFailedError if a function does not return a valid text. Errors never contain

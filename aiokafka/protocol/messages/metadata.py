@@ -1,4 +1,4 @@
-"""Messages that locate things: API versions of a broker, brokers, leaders, coordinators."""
+"""Messages for the API versions of a broker, and for finding brokers, leaders and coordinators."""
 
 from aiokafka.protocol.schema import (
     I8,

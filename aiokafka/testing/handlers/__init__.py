@@ -71,9 +71,9 @@ class Api:
 
     Args:
         request_class: The class of the API's requests.
-        refusal: Fields of an error response, by name, that need another value than `refuse_items`
-            gives them (the default of the field, or else the value in the request, None, zero or
-            empty). `answer_items` uses them for refused items.
+        refusal: Values of fields in an error response, by name. All other fields get the values
+            that `refuse_items` chooses: the default of the field, or else the value in the request,
+            None, zero or empty. `answer_items` uses `refusal` for refused items, too.
     """
 
     __slots__ = ("handle", "refusal", "refuse", "request_class")
@@ -100,9 +100,7 @@ def handles(
 
     Args:
         request_class: The class of the requests.
-        refusal: Fields of an error response, by name, that need another value than `refuse_items`
-            gives them (the default of the field, or else the value in the request, None, zero or
-            empty). `answer_items` uses them for refused items.
+        refusal: See `Api`.
     """
     api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
 
@@ -166,10 +164,10 @@ def answer_items(
     Args:
         request: The request.
         result: Called with each item; if items are in groups, such as partitions in topics, with
-            group and item. Returns the item of the response, or None for an item that has only the
-            key, such as a name, and no error. RefusedError becomes an item with the key and the
-            error.
-        items: Items or groups to handle in place of those of the request.
+            group and item. Returns the item of the response. None stands for an item without an
+            error that has only its key, such as a name. If `result` raises RefusedError, the item
+            has the key and the error.
+        items: Items or groups to handle instead of the items of the request.
         values: Values of top-level fields of the response.
     """
     return cast("_R", _answered(request, request.RESPONSE, request, result, (), items, values))

@@ -27,7 +27,8 @@ def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) 
 
 
 def grouped(places: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
-    """Group (topic, partition) pairs: return the partitions of each topic, in the given order."""
+    """Group (topic, partition) pairs: return the partitions of each topic, in the order of
+    `places`."""
     found: dict[K, list[int]] = {}
     for topic, index in places:
         found.setdefault(topic, []).append(index)
@@ -49,8 +50,9 @@ def leader_endpoints(
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:
-    """Return FENCED_LEADER_EPOCH for a leader epoch that is older than the partition's,
-    UNKNOWN_LEADER_EPOCH for a newer one, 0 for the same or -1 (KIP-320)."""
+    """Compare the leader epoch of a request with the epoch of the partition (KIP-320). Return
+    FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer epoch, 0 for the same
+    epoch and for -1."""
     if epoch == -1 or epoch == partition.leader_epoch:
         return 0
     if epoch < partition.leader_epoch:
@@ -188,8 +190,8 @@ _OPERATIONS: dict[str, tuple[str, ...]] = {
 def authorized_operations(
     context: RequestContext, wanted: bool, resource: str, name: str = ""
 ) -> int:
-    """Return a bit field of the operations that the client may perform on a resource; without
-    `wanted`, Kafka's value for "not requested".
+    """Return a bit field of the operations that the client may perform on a resource. If `wanted`
+    is False, return Kafka's value for "not requested".
     """
     if not wanted:
         return -(2**31)

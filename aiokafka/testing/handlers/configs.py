@@ -259,8 +259,9 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """Return the synonyms of a setting, as in a DescribeConfigs response: the effective one first.
-    The synonyms of a group setting have the name of the broker setting that has its default."""
+    """Return the synonyms of a setting, as in a DescribeConfigs response; the first one is in
+    effect. The synonyms of a group setting have the name of the broker setting that is its
+    default."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]

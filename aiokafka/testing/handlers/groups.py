@@ -53,8 +53,9 @@ _FIRST_NOT_FOUND = 6
 def describe_groups(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Describe each classic group. A group without members that has only committed offsets is
-    Empty. Any other group is Dead, and since version 6 has the error GROUP_ID_NOT_FOUND (KIP-1043).
+    """Describe each classic group. A group that has only committed offsets is Empty. A group that
+    does not exist or has another type is Dead, and since version 6 has the error GROUP_ID_NOT_FOUND
+    (KIP-1043).
     """
     return answer_items(request, lambda group_id: _describe_classic(context, request, group_id))
 

@@ -111,8 +111,8 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Return a response with `errno`. Before version 3, the error is in every log directory, except
-    that CLUSTER_AUTHORIZATION_FAILED is an empty response.
+    """Return a response with `errno`. Before version 3, every log directory has the error; but for
+    CLUSTER_AUTHORIZATION_FAILED, the response is empty.
     """
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])

@@ -326,7 +326,8 @@ def _update(
 
 
 def _rotated(session: ShareSession, epoch: int) -> list[TopicIdPartition]:
-    """Return the partitions of a session; each request begins with another one."""
+    """Return the partitions of a session. The response to each request begins with another
+    partition, which `epoch` determines."""
     places = list(session.partitions)
     first = epoch % len(places) if places and epoch > 0 else 0
     return places[first:] + places[:first]
@@ -352,7 +353,7 @@ def _check_partition(
 def _leader(
     context: RequestContext, topic: Topic, index: int, errno: int
 ) -> LeaderIdAndEpoch | None:
-    """Return the current leader, for an error that means that another broker leads the partition
+    """Return the current leader if `errno` means that another broker leads the partition, else None
     (KIP-951)."""
     if errno not in _WRONG_BROKER:
         return None
@@ -391,8 +392,8 @@ def _is_enough(
     session: ShareSession,
     fetched: list[_FetchedPartition],
 ) -> bool:
-    """Return whether `min_bytes` are available, a log must be read from a later offset, or all
-    partitions have errors."""
+    """Return whether to respond now: `min_bytes` are available, a log has lost the next offset to
+    fetch, all partitions have errors, or the client does not wait."""
     if request.max_wait_ms <= 0 or all(one.errno for one in fetched):
         return True
     total = 0
@@ -593,7 +594,8 @@ def _acknowledge_all(
 ) -> dict[TopicIdPartition, _Acknowledged]:
     """Handle the acknowledgements of each partition; return the results.
 
-    A partition without acknowledgements has a result only if another partition has any.
+    A partition without acknowledgements has a result only if another partition has
+    acknowledgements.
     """
     found: dict[TopicIdPartition, _Acknowledged] = {}
     has_any = any(acks.values())

@@ -67,8 +67,8 @@ class Faults:
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut one connection to a broker: the next connection of which one end has sent `byte`
-        bytes, counted from its connect."""
+        """Cut the next connection to a broker on which one end sends its byte number `byte`,
+        counted from the connect."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 

@@ -48,12 +48,13 @@ class Line:
         self.refuses = False
         #: Number of connection attempts.
         self.tried = 0
-        #: Error of which each TLS handshake raises a copy; None for no error.
+        #: The error that each TLS handshake raises (a copy); None for no error.
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the next connection of which one end has sent this number of bytes since the connect:
-        #: the other end gets these bytes, then both ends get a reset. None for no cut.
+        #: The number of a byte, counted from the connect. Cut the next connection on which one end
+        #: sends its byte of this number: the other end gets the bytes up to this byte, then both
+        #: ends get a reset. None for no cut.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
@@ -96,8 +97,8 @@ class Line:
         return shortest + (longest - shortest) * self._random.random()
 
     def split(self, size: int) -> int:
-        """Return the size of the first of two pieces in which `size` bytes arrive, at random; 0 if
-        the bytes arrive in one piece."""
+        """Decide at random whether `size` bytes arrive in two pieces. Return the size of the first
+        piece; 0 if the bytes arrive in one piece."""
         if size > 1 and self._random.random() < self.splits:
             return self._random.randrange(1, size)
         return 0

@@ -170,8 +170,8 @@ def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) 
 
 
 def _places(value: Any, topic: str, names: dict[bytes, str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the name, the error code and the size of the records of each partition in a message;
-    also of each other struct that has an error, by the name of its topic."""
+    """Yield (name, error code, size of the records) for each partition in a message. Also yield
+    each other struct with an error, under the name of its topic."""
     if isinstance(value, list | tuple):
         for each in value:
             if isinstance(each, int) and topic:
