@@ -115,7 +115,9 @@ def as_milliseconds(argument: str, value: Any) -> float:
 
 def as_flag(argument: str, value: Any) -> bool:
     """Return True or False; the equal numbers 1 and 0 are converted."""
-    return bool(check(_FLAG, argument, value))
+    if value is not True and value is not False:
+        value = check(_FLAG, argument, value)
+    return bool(value)
 
 
 _FLAG = Flag()

@@ -185,13 +185,14 @@ async def list_offsets(
 
 
 async def remove_members(
-    router: Router, group_id: str, instance_ids: Iterable[str], reason: str, deadline: float
+    router: Router, group_id: str, instance_ids: Iterable[str], reason: str | None, deadline: float
 ) -> None:
     """Remove static members from a group.
 
     Raises the first error of a member in the response; the other members may have been removed.
     """
-    group_id, reason = as_text("group_id", group_id), as_text("reason", reason)
+    group_id = as_text("group_id", group_id)
+    reason = as_text("reason", "" if reason is None else reason)
     names = as_names("group_instance_ids", instance_ids, repeats=True)
 
     def build(version: int) -> LeaveGroupRequest:

@@ -700,7 +700,7 @@ class AIOKafkaAdminClient(Reporting):
         )
 
     async def remove_members_from_consumer_group(
-        self, group_id: str, group_instance_ids: Iterable[str], reason: str = ""
+        self, group_id: str, group_instance_ids: Iterable[str], reason: str | None = ""
     ) -> None:
         """Remove static members from a classic group before their sessions expire (KIP-345, Kafka
         2.4).

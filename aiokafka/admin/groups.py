@@ -197,7 +197,7 @@ class Groups(AdminApi):
         instance_ids: Iterable[str] = (),
         member_ids: Iterable[str] = (),
         all_members: bool = False,
-        reason: str = "",
+        reason: str | None = "",
         timeout_ms: float | None = None,
     ) -> tuple[str, ...]:
         """Remove members from a group before their sessions expire (Java:
@@ -218,7 +218,8 @@ class Groups(AdminApi):
         (also if the response to a first attempt was lost); AdminItemsError if one of several
         members fails.
         """
-        group_id, reason = as_text("group_id", group_id), as_text("reason", reason)
+        group_id = as_text("group_id", group_id)
+        reason = as_text("reason", "" if reason is None else reason)
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)
         members = {
