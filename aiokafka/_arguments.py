@@ -244,8 +244,9 @@ def by_partition(argument: str, values: Mapping[Any, V]) -> list[tuple[TopicPart
 
 
 def record_limit(max_records: Any, default: int | None) -> int:
-    """Return the limit for one `getmany()`: `max_records`, or `default` if that is None; -1 for no
-    limit. Raises ValueError unless `max_records` is None or a positive integer, as in aiokafka."""
+    """Return the limit for one `getmany()`: `max_records`, or `default` if `max_records` is None;
+    -1 if both are None (no limit). Raises ValueError also for a wrong type, as aiokafka 0.14 does.
+    """
     if max_records is None:
         return -1 if default is None else min(default, _MOST_RECORDS)
     if not isinstance(max_records, int) or max_records <= 0:
@@ -254,8 +255,8 @@ def record_limit(max_records: Any, default: int | None) -> int:
 
 
 def least_records(min_records: Any, limit: int) -> int:
-    """Return the number of records that one `getmany()` waits for: `min_records`, or 1 if that is
-    None. `limit`: the result of `record_limit()`, which is the maximum."""
+    """Return the number of records that one `getmany()` waits for: `min_records`, or 1 if
+    `min_records` is None. `limit`: the result of `record_limit()`, which is the maximum."""
     if min_records is None:
         return 1
     least = as_int("min_records", min_records, 1)
@@ -268,7 +269,7 @@ def least_records(min_records: Any, limit: int) -> int:
 
 
 def stop_limit(timeout: Any) -> float:
-    """Return the timeout of `stop()` in seconds: `timeout`, or 10 if that is None."""
+    """Return the timeout of `stop()` in seconds: `timeout`, or 10 if `timeout` is None."""
     if timeout is None:
         return _STOP_TIMEOUT
     return as_number("timeout", timeout, "a number of seconds, at least 0, or None", 0)

@@ -55,8 +55,8 @@ class Suspended(Exception):
     """
 
     def __init__(self, steps: Any, yielded: Any, driver: object = None) -> None:
-        """`driver`: the generator that runs `steps`. It must not be garbage-collected before they
-        have ended, because that would close them."""
+        """`driver` is the generator that runs `steps`. This object keeps it, because the garbage
+        collection of `driver` would close `steps`."""
         super().__init__("an awaitable waits")
         self._steps = steps
         self._yielded = yielded
@@ -156,8 +156,9 @@ _FIELDS = {field.value: field for field in MessageField}
 
 
 def adapt_deserializer(deserializer: Any) -> Callable[..., Any] | None:
-    """Return a function of the data alone, or a ContextDeserializer, for a deserializer of any
-    form; None without a deserializer. The forms are those of `adapt_serializer()`."""
+    """Return a function for a deserializer of any form that `adapt_serializer()` lists; None
+    without a deserializer. If the deserializer takes a context, the function is a
+    ContextDeserializer; otherwise its only argument is the data."""
     function, with_context = _adapt(deserializer, "deserialize")
     return ContextDeserializer(function) if with_context and function is not None else function
 

@@ -184,8 +184,9 @@ class ChangeStream(Generic[TableKey, TableValue]):
     """An async iterator over the changes of a table, for one subscriber: the result of
     `CompactedTable.changes()`.
 
-    Changes wait in memory until the subscriber reads them, up to the limits of `changes()`. If the
-    limits are exceeded, the subscriber gets the changes up to there, and then SlowSubscriberError.
+    Changes wait in memory until the subscriber reads them, up to the limits of `changes()`. If a
+    limit is exceeded, the subscriber gets the changes that are in memory, and then
+    SlowSubscriberError.
 
     Owns: the changes that were not read yet.
     """
@@ -344,7 +345,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             async for change in changes:
                 ...  # change.key, change.old, change.new
 
-    `start()` reads all partitions from the beginning up to their ends at this time. Afterwards a
+    `start()` reads all partitions from the beginning up to their present ends. Afterwards a
     background task applies new records in the order of each partition: a value replaces the value
     of its key, and a tombstone (a record whose value is None) removes the key. Reading the table
     needs no `await`. Between two `await` of the application the table does not change.
@@ -365,12 +366,11 @@ class CompactedTable(Mapping[TableKey, TableValue]):
 
     - `topic`: the topic, which should have `cleanup.policy=compact`: other policies delete values
       of keys, and the table shows this only when the partition is read again.
-    - `max_bytes`: maximum bytes of the serialized keys and values. If they exceed it, the table
-      fails with TableTooLargeError. While a partition is read again, its entries are counted
-      separately.
+    - `max_bytes`: maximum bytes of the serialized keys and values. A larger table fails with
+      TableTooLargeError. While a partition is read again, its entries are counted separately.
     - `key_deserializer`, `value_deserializer`: as for `AIOKafkaConsumer`; keys must be hashable. If
-      `value_deserializer` returns None, the record counts as a tombstone. They are not called for
-      tombstones.
+      `value_deserializer` returns None, the record counts as a tombstone. Deserializers are not
+      called for None, such as the value of a tombstone.
     - `options`: other options of `AIOKafkaConsumer`, except `group_id`, `auto_offset_reset` and
       `enable_auto_commit`. By default `isolation_level` is "read_committed", and
       `allow_auto_create_topics` is False.
@@ -586,7 +586,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         - `name`: the name of the subscriber in this error.
 
         Raises IllegalStateError before the end of `start()`, ValueError or TypeError for wrong
-        limits; after a failure of the table its error.
+        limits, and the error of the table if the table has failed.
         """
         self._check_readable()
         self._tasks.check()
@@ -885,7 +885,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     start = (await self._consumer.beginning_offsets([tp]))[tp]
                     if self._partitions.get(tp) is not partition:
                         return
-                    # Nothing is awaited here: an assigned partition without a position is an error.
+                    # Do not await between these calls: an assigned partition without a position is
+                    # an error.
                     self._consumer.assign(self._consumer.assignment() | {tp})
                     self._consumer.seek(tp, start)
                     self._consumer.resume(tp)

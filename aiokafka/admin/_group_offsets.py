@@ -178,7 +178,7 @@ def _offsets(
     refused = error_of(code, None, f"offsets of group {group_id!r}")
     if refused is not None:
         return refused
-    # Brokers other than Apache Kafka may omit a requested partition without an offset.
+    # Brokers that are not Apache Kafka's may omit requested partitions without a committed offset.
     found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = dict.fromkeys(wanted or ())
     found.update((tp, _committed_offset(group_id, tp, each)) for tp, each in partitions_in(topics))
     for each in found.values():

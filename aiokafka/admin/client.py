@@ -163,8 +163,8 @@ class AIOKafkaAdminClient(Reporting):
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -229,8 +229,8 @@ class AIOKafkaAdminClient(Reporting):
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.

@@ -84,8 +84,8 @@ class LeaderEpochs:
     def before(self, offset: int) -> int:
         """Return the leader epoch of the record before `offset`; -1 if it is unknown."""
         spans = self._spans
-        # The last span has the records that were fetched last. Compare with its begin, so that a
-        # reader near the end of the log needs no search.
+        # The last span has the latest fetched records. Compare `offset` with the start of this span
+        # first, so that a reader near the end of the log needs no search.
         index = len(spans) - 1
         if index > 0 and offset <= spans[index][0]:
             index = bisect_left(spans, offset, key=_end_of)
@@ -189,7 +189,7 @@ class FetchCursor:
 
     def rewind(self, offset: int) -> None:
         """Fetch again from `offset` on, after the buffer has dropped the records of the partition.
-        With a negative `offset` (no position), keep the offset."""
+        If `offset` is negative (the partition has no position), do not change the fetch offset."""
         self.queued = 0
         if offset >= 0:
             self.offset = offset

@@ -219,7 +219,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `group_protocol="classic"`: Protocol of the group: with classic, one of the members assigns
       the partitions; with consumer, the broker does (KIP-848, Kafka 4.0).
     - `group_remote_assignor=None`: Assignor of the broker for group_protocol="consumer": uniform,
-      range, or another one in group.consumer.assignors; None: the first one there.
+      range, or another assignor in the broker's list group.consumer.assignors; None: the first
+      assignor in that list.
     - `key_deserializer=None`: Converts the bytes of a key to the key of the record; called with
       None for a record without a key. See value_deserializer.
     - `value_deserializer=None`: Converts the bytes of a value to the value of the record; called
@@ -255,7 +256,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `auto_offset_reset="latest"`: Where to start in a partition without a valid position: earliest
       is the first record, latest the end; none raises NoOffsetForPartitionError or
       OffsetOutOfRangeError. With a timedelta, or by_duration:, start at the first record that is
-      not older (KIP-1106).
+      not older than this duration (KIP-1106).
     - `enable_auto_commit=True`: Commit offsets in the background, at an interval. Records count as
       finished if they were returned before the latest call of getone or getmany.
     - `auto_commit_interval_ms=5000`: Time between two automatic commits (enable_auto_commit).
@@ -275,7 +276,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `rebalance_timeout_ms=None`: Time that members have to revoke partitions in a rebalance. None:
       session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".
     - `interceptors=()`: Interceptors that get the records before they are returned, and may change
-      them; called in this order.
+      them; called in the order of the list.
     - `metrics_collector=None`: Is called after fetches, for returned records, with the lag, and
       after commits.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
@@ -285,8 +286,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -349,8 +350,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.

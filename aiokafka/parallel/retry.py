@@ -145,7 +145,9 @@ class Delays:
         clock = asyncio.get_running_loop().time
         dues = [self._due_at(tp, record, clock()) for record in records]
         ready = 0
-        if tp not in self._delayed:  # its delayed records come first
+        # Delayed records of the partition come first: if there are any, no record of the list is
+        # ready.
+        if tp not in self._delayed:
             while ready < len(records) and dues[ready] <= now:
                 ready += 1
         if ready < len(records):

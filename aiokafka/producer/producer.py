@@ -150,7 +150,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       all partitions, available partitions). By default the same as in the Java client: see
       DefaultPartitioner.
     - `partitioner_rack_aware=False`: Send records without a key only to partitions whose leader is
-      in client_rack, if there is one (KIP-1123). No effect with a partitioner of your own.
+      in client_rack, if there are such partitions (KIP-1123). No effect with a partitioner of your
+      own.
     - `compression_type=None`: Codec with which batches are compressed; None: not compressed.
     - `compression_level=None`: Level of the codec, if it has levels; None for the codec's default.
     - `max_batch_size=16384`: Size in bytes at which a batch is full. By default, full batches grow
@@ -165,7 +166,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     - `max_in_flight_requests_per_connection=5`: Maximum number of in-flight requests to each
       broker; at most 5 with idempotence.
     - `interceptors=()`: Interceptors that get the records before they are sent, and may change
-      them; called in this order.
+      them; called in the order of the list.
     - `metrics_collector=None`: Is called with the outcome of each batch.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
       they return the addresses of all other brokers. The port is 9092 if none is given. A function
@@ -174,8 +175,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -238,8 +239,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
@@ -805,7 +806,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future: Any = self._append(
                 record.topic, value, key, record.partition, record.timestamp_ms, pairs
             )
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            # A serializer raises CancelledError if it awaits a cancelled task.
             interception.acknowledge(record, None, error)
             raise
         if future is None:
@@ -857,7 +859,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 )
             else:
                 pairs, rest = as_headers(headers), None
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             interception.acknowledge(record, None, error)
             raise
         if rest is not None:

@@ -140,8 +140,8 @@ class RecordReader(BatchCursor):
         """Return up to `max_records` records; fewer at the end or before an error, which the next
         call raises. Raises the error if there are no records before it.
 
-        After this call has decompressed `max_bytes` (`unpacked`), it enters no further batch. So
-        the list may be empty although the record set has more records.
+        This call begins no further batch once it has decompressed `max_bytes` bytes (counted in
+        `unpacked`). So the list may be empty although the record set has more records.
         """
         records: list[Any] = []
         count = 0

@@ -65,7 +65,7 @@ class FakeCluster:
             default). It selects the API versions, the features, and the behaviour that releases
             changed.
         config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``;
-            :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported ones.
+            :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported settings.
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
         host: Address to listen on and to advertise.
         ssl_context: A server-side context; with it every listener uses TLS.

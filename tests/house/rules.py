@@ -143,6 +143,7 @@ EDGES = {
         "helpers",
         "oauth",
         "options",
+        "protocol",
         "record",
         "structs",
     }

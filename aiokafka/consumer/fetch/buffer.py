@@ -237,8 +237,8 @@ class FetchBuffer:
     # -- taking records ----------------------------------------------------------------------------
 
     def begin_call(self, now: float) -> None:
-        """Count a call of `getone()` or `getmany()`, or of `stop()` by the task that reads. The
-        records of earlier calls then count as finished. `now`: the present loop time."""
+        """Increment `call` for a call of `getone()` or `getmany()`, or when the reading task calls
+        `stop()`. The records of earlier calls are finished then. `now`: the loop time."""
         self.call += 1
         self.time_calls(now)
 
