@@ -368,7 +368,8 @@ class PartitionState:
       enough buffered records.
     - `needs_offset`: the OffsetResolver has to find or to check the position.
     - `call`: number of the latest call of `getone()` or `getmany()` that returned records of the
-      partition, 0 if none did. `finished`: the position before this call.
+      partition, 0 if none did. `finished`: the offset of the first of these records, which may be
+      after the position before the call: transaction markers have offsets, too.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.
