@@ -34,9 +34,9 @@ _TYPES = {
 
 
 class _OfDataclass:
-    """A descriptor for an attribute that the module `dataclasses` reads. Its value is that of a
-    real dataclass with the same fields, which is made on first use, because few programs need
-    it."""
+    """A descriptor for an attribute that the module `dataclasses` reads. The value comes from a
+    real dataclass with the same fields. This dataclass is created on first use, because few
+    programs need it."""
 
     def __init__(self, name: str) -> None:
         self._name = name

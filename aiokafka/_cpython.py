@@ -138,8 +138,8 @@ def ready(value: T) -> Generator[Any, None, T]:
 def _drive() -> Generator[Any, Any, None]:
     """Run each coroutine that `send` passes to this generator, and yield its result.
 
-    This is faster than `send(None)` for each coroutine: at its end, `send` raises StopIteration,
-    which takes as long as the call of the coroutine. `yield from` raises none.
+    This is faster than `coroutine.send(None)`, which raises StopIteration when the coroutine ends:
+    the exception takes as long as the call of the coroutine. `yield from` needs no exception.
     """
     result = None
     while True:

@@ -30,8 +30,8 @@ def add_reader(loop: AbstractEventLoop, reader: GroupView) -> None:
 
 
 def readers(loop: AbstractEventLoop, cluster_id: str | None, group_id: str) -> list[GroupView]:
-    """Return the consumers of a loop and group whose cluster is `cluster_id`, or is unknown. With
-    `cluster_id` None, return those of all clusters."""
+    """Return the consumers of a group in a loop, without consumers that are known to use another
+    cluster than `cluster_id`. If `cluster_id` is None, the cluster does not matter."""
     found = _readers.get(loop, {}).get(group_id, ())
     return [reader for reader in found if _is_same(reader.cluster_id, cluster_id)]
 

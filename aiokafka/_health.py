@@ -185,7 +185,8 @@ class NodeHealth:
 
     Senders report each request in flight with `asked` or `expect`, and its result with `succeed`,
     `fail` or `note`. An outage starts at the time when the missing response was due, and ends with
-    the next response, or with `forget`. Its start, and its end by a response, are logged once.
+    the next response, or with `forget`. One line is logged when an outage starts, and one when a
+    response ends it.
     """
 
     __slots__ = (
@@ -259,8 +260,8 @@ class NodeHealth:
         self._due.append(due)
 
     def forgive(self, due: Due) -> None:
-        """Remove a request, the result of `expect`, that is not in flight any more; do nothing if
-        `succeed` has removed it."""
+        """Remove `due`, the result of `expect`, because its request is not in flight any more. Do
+        nothing if `succeed` has removed it."""
         if due in self._due:
             self._due.remove(due)
 
@@ -308,8 +309,8 @@ class NodeHealth:
             self._log.debug("%s does not answer: %s", self.place, error)
 
     def _is_settling(self, now: float, error: KafkaError) -> bool:
-        """Return whether `error` is normal, because a new cluster creates its internal topics: it
-        is in `_SETTLING`, no request has succeeded yet, and the first has failed less than
+        """Return whether `error` is normal, because a new cluster creates its internal topics: the
+        error is in `_SETTLING`, no request has succeeded yet, and the first failure was less than
         `_SETTLED_AFTER` seconds ago."""
         if self.answered_at is not None or self.failing_since is not None:
             return False
@@ -463,8 +464,8 @@ def joint_outage(outages: Collection[Outage], since: float | None = None) -> Out
     """Return one outage for a client that is blocked completely, because each of `outages` blocks
     some of its brokers or partitions.
 
-    It began at `since` (loop time), by default when the last of `outages` began. Its `text` joins
-    the texts of `outages`, and its `error` is that of the newest outage with an error.
+    The joint outage begins at `since` (loop time), by default when the last of `outages` began. Its
+    `text` joins the texts of `outages`, and its `error` is that of the newest outage with an error.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -567,8 +568,8 @@ class Stall:
     """A wait of a client, as seen by one check.
 
     Args:
-        kind: What the client waits for. With a `partition`, whose name is appended, a text such as
-            "records of".
+        kind: What the client waits for, such as "heartbeats of the group". With a `partition`, the
+            text before the name of the partition, such as "records of".
         since: The start of the wait (loop time).
         error: The last error of the wait; None if there was no error.
         error_at: The time of `error` (loop time).

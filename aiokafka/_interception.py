@@ -66,7 +66,7 @@ class Interception:
     ) -> None:
         """
         Args:
-            interceptors: Called in this order.
+            interceptors: The interceptors, in the order in which they are called.
             log: The log for exceptions of the interceptors.
             options: Argument of `configure`, which the constructor calls.
             drops: Drop the oldest coroutines while more than `_MOST_WAITING` wait. If False,
@@ -97,8 +97,9 @@ class Interception:
         self, item: T, methods: Methods, is_valid: Callable[[Any], bool], first: int = 0
     ) -> T | Coroutine[Any, Any, T]:
         """Pass `item` through the methods from number `first` on, and return the result; if a
-        method returns an awaitable, return a coroutine of the result. A method that raises, or
-        returns None, does not change the item; a result that is not valid is logged."""
+        method returns an awaitable, return a coroutine of the result. A method that raises or
+        returns None does not change the item. Other results that are not valid are logged, and do
+        not change the item either."""
         for number in range(first, len(methods)):
             method = methods[number]
             try:
@@ -164,7 +165,7 @@ class Interception:
 
     def _enqueue(self, method: Callable[..., Any], result: Any) -> None:
         """Add the result of a notification to the queue of `run()` if it is an awaitable. If too
-        many wait and `drops` is set, drop the oldest and log an error."""
+        many awaitables wait and `drops` is set, drop the oldest and log an error."""
         if not inspect.isawaitable(result):
             return
         self._waiting.append(result)
@@ -323,16 +324,17 @@ class ProducerInterception(Interception):
         fields = (topic, value, key, partition, timestamp_ms, headers)
         given = _cpython.make_slotted(ProducerRecord, _SLOTS, fields)
         if not headers and type(value) is bytes and (key is None or type(key) is bytes):
-            # The record is frozen, and cannot be part of a reference cycle. The producer keeps it
-            # until the outcome is known, with many thousands of others.
+            # The record is frozen, so it cannot be part of a reference cycle. Exclude it from the
+            # search for cycles: the producer keeps many thousands of records until it knows their
+            # outcomes.
             _cpython.untrack(given)
         return self.transform(given, self._on_send, _is_record)
 
     def acknowledge(
         self, record: ProducerRecord, metadata: RecordMetadata | None, error: BaseException | None
     ) -> None:
-        """Call `on_acknowledgement` with the outcome of a record, as `notify` does, but without a
-        tuple of the arguments: this runs for each record."""
+        """Call `on_acknowledgement` with the outcome of a record. This method does what `notify`
+        does, but without a tuple of the arguments, because it runs for each record."""
         for method in self._on_acknowledgement:
             try:
                 result = method(record, metadata, error)
@@ -409,8 +411,8 @@ async def _result_of(awaitable: Awaitable[Any]) -> Any:
     """Await `awaitable` and return its result.
 
     A CancelledError has one of two causes. If this task is being cancelled, propagate it. If the
-    interceptor awaited a cancelled task or future, raise RuntimeError instead. Python 3.10 cannot
-    distinguish the causes: propagate it there.
+    interceptor awaited a cancelled task or future, raise RuntimeError instead. On Python 3.10,
+    which cannot distinguish the causes, always propagate it.
     """
     count = getattr(asyncio.current_task(), "cancelling", lambda: None)
     before = count()

@@ -73,7 +73,7 @@ class SubjectLog:
             elif isinstance(arg, Subject):
                 extra.update(arg.fields)
         extra.update(fields)
-        # The third frame is the caller: above this method and `debug`, `info` ...
+        # Frame 1 is this method, frame 2 is `debug`, `info` or the like, frame 3 is the caller.
         self._logger.log(
             level,
             f"%s: {text}",

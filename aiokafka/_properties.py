@@ -9,7 +9,6 @@ password.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -113,7 +112,7 @@ LOGIN_PREFIXES = (
 """Prefixes of login settings of Java's client that have no counterpart in this package."""
 
 # For Java's StreamTokenizer a single slash begins a comment, and the next character is skipped
-# unseen: if that is a newline (LF), the next line belongs to the comment, too.
+# unseen: if this character is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
 # For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with these
 # characters.
@@ -299,6 +298,8 @@ def _refuse_others(module: LoginModule, known: set[str], *prefixes: str) -> None
     for name in module.options:
         if name in known or (prefixes and name.startswith(prefixes)):
             continue
+        import difflib  # imported only for this error
+
         near = difflib.get_close_matches(name, sorted(known), 1)
         if near:
             raise ValueError(f"{name} of {module.name} is not known; did you mean {near[0]}?")

@@ -255,7 +255,8 @@ def named_leaders(
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[BrokerMetadata]]:
     """Return `named_leader` of all partitions in a response, and `named_brokers`.
 
-    `names`: as for `partitions_in`. Topics whose present id, `id_of(name)`, differs are skipped.
+    `names`: as for `partitions_in`. Topics whose present id, `id_of(name)`, differs from the id in
+    `names` are skipped.
     """
     current = {id_: name for id_, name in names.items() if id_of(name) == id_}
     found = {tp: named_leader(data) for tp, data in partitions_in(response, current)}
@@ -271,7 +272,8 @@ MAX_OFFSET = 2**63 - 1
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
 # Errors of a broker that is not the leader. After more than `_MOST_WRONG_LEADERS` failures in a
-# row, the broker that sent the metadata probably lags behind: the next refresh goes to another one.
+# row, the broker that sent the metadata probably lags behind: the next refresh goes to another
+# broker.
 _NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
 _MOST_WRONG_LEADERS = 2
 

@@ -94,8 +94,8 @@ async def until(
     """Return the result of `attempt`; retry it until `deadline` (loop time).
 
     Args:
-        attempt: Must end by the deadline itself, with asyncio.TimeoutError or KafkaTimeoutError;
-            `within` adds such a timer.
+        attempt: A function that ends at the deadline, with asyncio.TimeoutError or
+            KafkaTimeoutError; `within` adds a timer to a function without a time limit.
         pause: Returns the seconds until the next attempt.
         passes: Returns whether to retry after an error. Other errors are raised at once.
 
@@ -117,7 +117,7 @@ async def until(
                     raise OutOfTimeError(failure) from failure
                 raise
             failure = error
-        # Sleep at most until the deadline, so that the caller gets the error no later.
+        # Sleep at most until the deadline, so that the caller gets the error in time.
         await asyncio.sleep(max(0.0, min(pause(failure), deadline - loop.time())))
         if loop.time() >= deadline:
             raise OutOfTimeError(failure) from failure
@@ -146,8 +146,8 @@ def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[],
 def fail_late(future: asyncio.Future[Any]) -> None:
     """Fail `future` with asyncio.TimeoutError unless it is done: a callback for `loop.call_at`.
 
-    Where a caller awaits a future of its own, such a timer costs a third of `timeout_at`, which has
-    to interrupt a task.
+    Use it in place of `timeout_at` if the caller itself has created the future that it awaits. The
+    timer costs a third of `timeout_at`, which has to cancel a task.
     """
     if not future.done():
         future.set_exception(asyncio.TimeoutError())
@@ -168,7 +168,7 @@ _LONGEST = 10.0
 
 class RetryNodes:
     """Chooses a broker for each attempt of a retry loop, and avoids brokers that failed. After all
-    brokers have failed, it avoids only the one that failed last.
+    brokers have failed, it avoids only the broker that failed last.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -214,5 +214,5 @@ class RetryNodes:
     def _add_failed(self, node_id: int) -> None:
         self._failed.add(node_id)
         if self._failed.issuperset(self._client.cluster.node_ids):
-            # All brokers have failed: try all of them again except the last one.
+            # All brokers have failed: from now on, avoid only the last of them.
             self._failed = {node_id}

@@ -55,8 +55,8 @@ class Suspended(Exception):
     """
 
     def __init__(self, steps: Any, yielded: Any, driver: object = None) -> None:
-        """`driver`: the generator that runs `steps`. It must not be garbage-collected before they
-        have ended, because that would close them."""
+        """`driver` is the generator that runs `steps`. This object keeps it, because the garbage
+        collection of `driver` would close `steps`."""
         super().__init__("an awaitable waits")
         self._steps = steps
         self._yielded = yielded
@@ -156,8 +156,9 @@ _FIELDS = {field.value: field for field in MessageField}
 
 
 def adapt_deserializer(deserializer: Any) -> Callable[..., Any] | None:
-    """Return a function of the data alone, or a ContextDeserializer, for a deserializer of any
-    form; None without a deserializer. The forms are those of `adapt_serializer()`."""
+    """Return a function for a deserializer of any form that `adapt_serializer()` lists; None
+    without a deserializer. If the deserializer takes a context, the function is a
+    ContextDeserializer; otherwise its only argument is the data."""
     function, with_context = _adapt(deserializer, "deserialize")
     return ContextDeserializer(function) if with_context and function is not None else function
 
@@ -187,7 +188,7 @@ class SuspendedRecord(Exception):
         self,
         record: ConsumerRecord[Any, Any],
         part: str,
-        suspended: Suspended,
+        suspended: Suspended | OneTurn,
         key: Any,
         value_deserializer: Callable[..., Any] | None,
     ) -> None:
@@ -195,7 +196,7 @@ class SuspendedRecord(Exception):
         Args:
             record: The record with the bytes of its key and value.
             part: The part that waits, "key" or "value".
-            suspended: The awaitable of the deserializer.
+            suspended: The awaitable of the deserializer, or OneTurn() to let other tasks run.
             key: The deserialized key, if `part` is "value".
             value_deserializer: A result of `adapt_deserializer()`.
         """
@@ -204,7 +205,8 @@ class SuspendedRecord(Exception):
         self.key = key
         self.value: Any = record.value
         self.error: RecordDeserializationError | None = None
-        """Set by `finish()` if a deserializer has raised."""
+        """Set by `finish()` if a deserializer has raised; set before if `suspended` is a OneTurn
+        and the deserializer has raised already."""
         self.is_left_out = False
         """Whether the reader has moved past the record without returning it, because of `error`."""
         self._part = part
@@ -213,6 +215,9 @@ class SuspendedRecord(Exception):
 
     async def finish(self) -> None:
         """Wait for the deserializers, and set `key` and `value`, or `error`."""
+        if self.error is not None:
+            await self._suspended
+            return
         try:
             if self._part == "value":
                 self.value = await self._suspended
@@ -228,6 +233,13 @@ class SuspendedRecord(Exception):
     def fail(self, cause: BaseException) -> None:
         """Set `error`, for an exception that `finish()` has not caught."""
         self.error = not_deserialized(self.record, cause, self._part)
+
+
+class OneTurn:
+    """An awaitable that waits for one iteration of the event loop."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 def deserialize(
@@ -252,6 +264,8 @@ def not_deserialized(
 
 # Seconds between two log lines about unreadable records.
 _UNREADABLE_LOG_INTERVAL = 60.0
+# Unreadable records that are left out before other tasks run: deserializing them blocks the loop.
+_MOST_LEFT_OUT = 100
 
 
 class UnreadableRecords:
@@ -274,6 +288,14 @@ class UnreadableRecords:
         self._outcome = outcome
         self._quiet_until = 0.0
         self._unlogged = 0
+        self._run = 0
+
+    def is_turn_over(self) -> bool:
+        """Return whether other tasks must run before the next record is left out."""
+        if self._is_kept:
+            return False
+        self._run = (self._run + 1) % _MOST_LEFT_OUT
+        return self._run == 0
 
     def __call__(self, error: RecordDeserializationError) -> bool:
         """Count a record, and return whether it is to be returned."""

@@ -43,7 +43,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 # If a task is cancelled, but not by its owner, the owner fails after this many seconds. If
-# `asyncio.run()` has cancelled the task, the event loop is closed before.
+# `asyncio.run()` has cancelled the task, it closes the event loop within this time.
 _GRACE = 0.1
 
 
@@ -88,8 +88,8 @@ class TaskOwner:
     def start(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Run `coro` as a task named `<owner>:<name>`.
 
-        Raises the failure of an earlier task, or IllegalStateError after `stop()`, and closes
-        `coro`.
+        If an earlier task has failed, closes `coro` and raises the failure. After `stop()`, closes
+        `coro` and raises IllegalStateError.
         """
         if self._stopping:
             coro.close()
@@ -244,7 +244,7 @@ async def with_second(
     and return the first result of the two.
 
     Raises the error of `first` if it fails before `second` starts. If both fail, raises the error
-    of the one that fails last.
+    of the call that fails last.
     """
     calls = [asyncio.ensure_future(first)]
     try:
@@ -267,14 +267,15 @@ async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
         call.cancel()
     await asyncio.wait(calls)
     for call in calls:
-        # asyncio would log the error of a call that fails in the loop iteration in which the
-        # caller is cancelled.
+        # Mark the error as retrieved. Otherwise asyncio logs it if the call has failed in the same
+        # loop iteration in which the caller was cancelled.
         if not call.cancelled():
             call.exception()
 
 
 class Signal:
-    """Wakes all tasks that wait when `notify()` is called. Does not remember notifications.
+    """Wakes all tasks that wait when `notify()` is called. Later calls of `wait()` ignore the
+    notification.
 
     A task checks the state and calls `wait()` without an await in between, so no other task can
     change the state and call `notify()` before the task waits.

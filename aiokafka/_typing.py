@@ -33,8 +33,8 @@ def later(path: str) -> Any:
     """Return a forward reference to the type at `path`. Its module is imported only when somebody
     evaluates the annotation.
 
-    For a module that a program may not need, or that imports the annotated module. The reference
-    cannot have type parameters.
+    Use it if a program may not need the module of the type, or if that module imports the module
+    with the annotation. The reference cannot have type parameters.
     """
     module, _, name = path.rpartition(".")
     stand_in = ForwardRef(f"__import__({module!r}, fromlist=({name!r},)).{name}")

@@ -121,8 +121,8 @@ class AIOKafkaClient:
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -185,8 +185,8 @@ class AIOKafkaClient:
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
@@ -245,9 +245,9 @@ class AIOKafkaClient:
         Raises one KafkaConnectionError with the reason of every server, at the latest after
         `request_timeout_ms`; with `bootstrap_resolve_timeout_ms`, this time begins when a name was
         resolved. AuthenticationFailedError or UnsupportedVersionError of a server are raised
-        unchanged. After a failure or a cancellation every connection is closed, and
-        `bootstrap` can be called again. Concurrent calls share one outcome; if one call is
-        cancelled, another continues.
+        unchanged. After a failure or a cancellation every connection is closed, and `bootstrap` can
+        be called again. Concurrent calls share one outcome; if one call is cancelled, another call
+        continues the work.
         """
         self._refuse_other_loop()
         if not self._is_started:
@@ -378,10 +378,10 @@ class AIOKafkaClient:
         UnsupportedVersionError. A cancelled call drops the response; the broker may have processed
         the request.
 
-        Requests of `aiokafka.protocol.admin`, `.group` and so on choose their version themselves,
-        and the response has that version and consists of tuples. For other requests,
-        `on_response` is called with the response as soon as it is read; exceptions of
-        `on_response` propagate to the caller.
+        Requests from the modules of aiokafka 0.14 (`aiokafka.protocol.admin`, `.group` and others)
+        choose their version themselves; the response has the same version, and consists of tuples.
+        For other requests, `on_response` is called with the response as soon as it is read;
+        exceptions of `on_response` propagate to the caller.
         """
         if asyncio.get_running_loop() is not self._loop:
             self._refuse_other_loop()
@@ -524,8 +524,8 @@ class AIOKafkaClient:
 
     @property
     def metadata_refresh(self) -> int:
-        """The number of the last metadata response in `cluster`. Leaders from error responses
-        (KIP-951) do not change this number."""
+        """The number of the last metadata response that `cluster` includes. Leaders from error
+        responses (KIP-951) do not change this number."""
         return self._metadata.answered
 
     @property
@@ -551,14 +551,14 @@ class AIOKafkaClient:
         self._metadata.request_update(why)
 
     def doubt_metadata(self, why: str) -> None:
-        """Request a metadata refresh from another broker than the last one, which may have lost its
-        connections to the other brokers."""
+        """Request a metadata refresh, but not from the broker of the last refresh: that broker may
+        have lost its connections to the other brokers."""
         self._metadata.doubt(why)
 
     def look_for_leader(self, partition: TopicPartition, why: str) -> None:
         """Request a metadata refresh because `partition` has no known leader. If the topic is
-        known, the request goes to another broker than the last one, whose metadata may be outdated,
-        and has a short timeout."""
+        known, the request has a short timeout, and does not go to the broker of the last refresh:
+        the metadata of that broker may be outdated."""
         if self.cluster.known_partitions(partition.topic) is not None:
             self._metadata.look_elsewhere()
         self._metadata.request_update(why)
@@ -631,7 +631,7 @@ class AIOKafkaClient:
         """Keep `topic` in the metadata until `metadata_max_idle_ms` after the last call (KIP-526).
 
         Metadata of a new topic is requested at once. The future's result is whether the partitions
-        of the topic are known after the next response. Raises like `set_topics`.
+        of the topic are known after the next response. Raises the errors of `set_topics`.
         """
         check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
@@ -766,7 +766,7 @@ class AIOKafkaClient:
         ask: Callable[[int], Awaitable[T]],
         on_failure: Callable[[KafkaError], None] | None = None,
     ) -> T:
-        """Return what `ask` returns for the node id of the coordinator of `key`.
+        """Call `ask` with the node id of the coordinator of `key`, and return its result.
 
         `ask` must send the request, and raise the error of the response. If the error may mean that
         the coordinator moved, the next call looks the coordinator up again. This call does not
@@ -799,8 +799,8 @@ class AIOKafkaClient:
         return "" if node_id is None else self.address_of_node(node_id)
 
     def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
-        """Remove the coordinator of `key` from the cache if `error`, the error of a request to it,
-        may mean that another broker is the coordinator now."""
+        """Handle `error`, the error of a request to the coordinator of `key`. If another broker may
+        be the coordinator now, remove the coordinator from the cache."""
         if _may_have_moved(error):
             self.forget_coordinator(kind, key, str(error))
 

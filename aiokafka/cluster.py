@@ -100,7 +100,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
     `topic`: the part of the response about the topic. After an error the known partitions are kept,
     unless the error is final (`_is_final`)."""
     if topic.error_code == 0:
-        # The leader epochs of a recreated topic start at 0.
+        # The leader epochs of a recreated topic start at 0, so do not compare them with known ones.
         is_same = old is not None and (
             old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
         )
@@ -112,7 +112,8 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             if p.partition_index >= 0
         }
         if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
-            # Kafka never removes partitions from a topic, so a broker that sends fewer lags behind.
+            # Kafka never removes partitions from a topic, so a broker that sends fewer partitions
+            # lags behind.
             partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
@@ -151,11 +152,14 @@ def _is_final(error_code: int, misses: int) -> bool:
 def _merge_partition(
     topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
-    """Return the state of a partition after a response: `new`, or `old` if the leader epoch of
-    `new` is older (KIP-320), unless the topic was recreated. If `new` has the same leader without
-    an epoch, keep the known epoch until there are `_PATIENCE_WITH_OLD` such responses in a row.
+    """Return the state of a partition after a response: `new`, with two exceptions.
 
-    `has_id`: whether the topic has an id, which has not changed. Then it was not recreated.
+    - `new` has an older leader epoch than `old` (KIP-320): return `old`. But without `has_id`,
+      after `_PATIENCE_WITH_OLD` such responses in a row, the topic counts as recreated.
+    - `new` has the same leader without an epoch: keep the known epoch, until there are
+      `_PATIENCE_WITH_OLD` such responses in a row.
+
+    `has_id`: whether the topic has an id that has not changed, so that it was not recreated.
     """
     epoch, doubts = new.leader_epoch, 0
     if old is not None and 0 <= epoch < old.epoch:
@@ -357,7 +361,8 @@ class ClusterMetadata:
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
     def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
-        """Return the known `topics` with an error, or with a partition without leader."""
+        """Return those of `topics` that are known, and have an error or a partition without a
+        leader."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -647,8 +652,8 @@ def _is_new_address(known: BrokerMetadata | None, broker: BrokerMetadata) -> boo
 class AllTopics:
     """Names and partition numbers of all topics of a cluster at one moment.
 
-    For calls of the application about topics that the client does not use. Leaders and replicas,
-    which take megabytes for 10,000 partitions, are left out.
+    Used for calls of the application about topics that the client itself does not use. Leaders and
+    replicas, which take megabytes for 10,000 partitions, are left out.
     """
 
     def __init__(self, response: MetadataResponse) -> None:

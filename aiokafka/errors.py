@@ -96,6 +96,11 @@ class BrokerResponseError(KafkaError):
     the docstring of the class.
     """
 
+    record_index: int | None = None
+    """For a batch that a leader refused because of some of its records (KIP-467): the index in the
+    batch of the record with this error; with `send_batch`, of the first such record. None if the
+    leader named no record, and for the other records of the batch."""
+
     def __init_subclass__(
         cls,
         errno: int | None = None,

@@ -64,11 +64,11 @@ class ProducerInterceptor:
         """Called with the outcome of a record: `metadata` if it was written, `error` if it failed.
 
         `record` has the changes of all `on_send` methods. With `acks=0`, `metadata` and `error` are
-        None if the record was sent. The method is called once for each record,
-        also if `send` raises or is cancelled (`error` is then a CancelledError). If `send` is
-        cancelled during an `on_send`, only the interceptors whose `on_send` was called get the
-        record. Coroutines run one after the other in a task of the producer, each for 30 seconds at
-        most. While a thousand coroutines wait, `send` blocks.
+        None if the record was sent. The method is called once for each record, also if `send`
+        raises, and if `send` is cancelled (with a CancelledError). If `send` is cancelled during an
+        `on_send`, only the interceptors whose `on_send` was called get the record. Coroutines run
+        one after the other in a task of the producer, each for 30 seconds at most. While a thousand
+        coroutines wait, `send` blocks.
         """
 
 
@@ -90,7 +90,7 @@ class ConsumerInterceptor:
     def on_poll(self, seconds: float) -> Awaitable[None] | None:
         """Called before `on_consume` with the seconds that `getmany` or `getone` has waited.
 
-        Coroutines run later, like those of `on_commit`.
+        If the method returns a coroutine, it runs later, as for `on_commit`.
         """
 
     def on_consume(self, records: Records) -> Records | Awaitable[Records | None] | None:
@@ -104,10 +104,9 @@ class ConsumerInterceptor:
         While interceptors run, calls of `getone` and `getmany` in other tasks wait, and an
         interceptor must not call them: such a call, also in a task that the interceptor has
         started, raises IllegalStateError. `position` does not advance past the records before the
-        application gets them. If a rebalance begins, the call waits for its end, and drops the
-        records of
-        revoked partitions. If the timeout of `getmany` ends first, it returns {}, and the next call
-        gets the records again.
+        application gets them. If a rebalance begins, `getone` or `getmany` waits for its end, and
+        drops the records of revoked partitions. If the timeout of `getmany` ends first, it returns
+        {}, and the next call gets the records again.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:

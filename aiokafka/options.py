@@ -59,8 +59,8 @@ class ClientOptions(TypedDict, total=False):
     addresses, which Kerberos needs for an alias (KIP-235). Default: "use_all_dns_ips"."""
 
     bootstrap_resolve_timeout_ms: float
-    """Time for which start() resolves the names in bootstrap_servers again and again until one of
-    them has an address (KIP-909); 0: once. Default: 0."""
+    """Time for which start() repeats the look-up of the names in bootstrap_servers until one of
+    them has an address (KIP-909); 0: a single look-up. Default: 0."""
 
     client_id: str | None
     """Name of the client in the broker's logs, quotas and metrics; None for the default."""
@@ -182,8 +182,8 @@ class ClientOptions(TypedDict, total=False):
     connection. Default: None."""
 
     sasl_kerberos_principal: str | None
-    """Principal of the client for GSSAPI; the default is that of the ticket cache, or the first one
-    of the keytab. Default: None."""
+    """Principal of the client for GSSAPI; by default the principal of the ticket cache, or the
+    first principal of the keytab. Default: None."""
 
     sasl_kerberos_keytab: str | None
     """Path of a keytab with which tickets are obtained, for GSSAPI; by default the environment
@@ -217,8 +217,9 @@ class ConsumerOptions(ClientOptions, total=False):
     consumer, the broker does (KIP-848, Kafka 4.0). Default: "classic"."""
 
     group_remote_assignor: str | None
-    """Assignor of the broker for group_protocol="consumer": uniform, range, or another one in
-    group.consumer.assignors; None: the first one there. Default: None."""
+    """Assignor of the broker for group_protocol="consumer": uniform, range, or another assignor in
+    the broker's list group.consumer.assignors; None: the first assignor in that list. Default:
+    None."""
 
     on_deserialization_error: Literal["raise", "skip", "raw"]
     """What to do with a record if a deserializer raises an exception. raise: raise
@@ -268,7 +269,8 @@ class ConsumerOptions(ClientOptions, total=False):
     auto_offset_reset: Literal["earliest", "latest", "none"] | timedelta
     """Where to start in a partition without a valid position: earliest is the first record, latest
     the end; none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
-    by_duration:, start at the first record that is not older (KIP-1106). Default: "latest"."""
+    by_duration:, start at the first record that is not older than this duration (KIP-1106).
+    Default: "latest"."""
 
     enable_auto_commit: bool
     """Commit offsets in the background, at an interval. Records count as finished if they were
@@ -312,7 +314,7 @@ class ConsumerOptions(ClientOptions, total=False):
 
     interceptors: Sequence[ConsumerInterceptor]
     """Interceptors that get the records before they are returned, and may change them; called in
-    this order. Default: ()."""
+    the order of the list. Default: ()."""
 
     metrics_collector: ConsumerMetricsCollector | None
     """Is called after fetches, for returned records, with the lag, and after commits. Default:
@@ -344,8 +346,8 @@ class ProducerOptions(ClientOptions, total=False):
     DefaultPartitioner()."""
 
     partitioner_rack_aware: bool
-    """Send records without a key only to partitions whose leader is in client_rack, if there is one
-    (KIP-1123). No effect with a partitioner of your own. Default: False."""
+    """Send records without a key only to partitions whose leader is in client_rack, if there are
+    such partitions (KIP-1123). No effect with a partitioner of your own. Default: False."""
 
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     """Codec with which batches are compressed; None: not compressed. Default: None."""
@@ -379,8 +381,8 @@ class ProducerOptions(ClientOptions, total=False):
     5."""
 
     interceptors: Sequence[ProducerInterceptor]
-    """Interceptors that get the records before they are sent, and may change them; called in this
-    order. Default: ()."""
+    """Interceptors that get the records before they are sent, and may change them; called in the
+    order of the list. Default: ()."""
 
     metrics_collector: ProducerMetricsCollector | None
     """Is called with the outcome of each batch. Default: None."""
@@ -394,7 +396,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
 
     share_acknowledgement_mode: Literal["implicit", "explicit"]
     """implicit: a call of getone or getmany accepts the records that the same task got from its
-    call before. explicit: the application acknowledges each record, with acknowledge() or
+    previous call. explicit: the application acknowledges each record, with acknowledge() or
     processing(). Default: "implicit"."""
 
     share_acquire_mode: Literal["batch_optimized", "record_limit"]
@@ -437,7 +439,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
 
     interceptors: Sequence[ConsumerInterceptor]
     """Interceptors that get the records before they are returned, and may change them; called in
-    this order. Default: ()."""
+    the order of the list. Default: ()."""
 
     metrics_collector: ConsumerMetricsCollector | None
     """Is called after fetches, for returned records, and after acknowledgements. Default: None."""

@@ -123,13 +123,14 @@ class RoundRobinPartitioner:
 
 # -- Partitioners of other clients
 
-# For a program that shares topics with such a client, or replaces it: the records of a key must be
-# in the same partition.
+# For a program that shares topics with another client, or replaces that client: all records of a
+# key must go to the same partition.
 
 
 class ConsistentRandomPartitioner:
-    """Chooses the same partition as "consistent_random" of librdkafka, its default: by the key's
-    CRC-32. Records with key None or an empty key are distributed at random."""
+    """Chooses the partition by the key's CRC-32, as librdkafka's default partitioner
+    "consistent_random" does. Each record with key None or an empty key goes to a random
+    partition."""
 
     def __call__(
         self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
@@ -155,8 +156,9 @@ class Murmur2RandomPartitioner:
 
 
 class Fnv1aPartitioner:
-    """Chooses the same partition as sarama's "NewHashPartitioner", its default, and "fnv1a_random"
-    of librdkafka: by the key's FNV-1a hash. Records with key None are distributed at random."""
+    """Chooses the partition by the key's FNV-1a hash, as sarama's default partitioner
+    "NewHashPartitioner" and librdkafka's "fnv1a_random" do. Each record with key None goes to a
+    random partition."""
 
     def __call__(
         self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]

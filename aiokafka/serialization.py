@@ -19,7 +19,7 @@ class MessageField(str, Enum):
 
 
 class SerializationContext:
-    """Where a key or a value comes from, or goes to.
+    """The topic and headers of a record, and whether its key or its value is converted.
 
     A serializer or deserializer gets the context if its second positional parameter has the name
     `ctx`: `serializer(value, ctx)`. The signature and the attributes are those of confluent-kafka.

@@ -176,8 +176,8 @@ class SubscriptionPattern(NamedTuple):
 class RecordMetadata(NamedTuple):
     """The partition, offset and timestamp of a record that was sent.
 
-    `timestamp` is in milliseconds since 1970 (UTC). `timestamp_type` is 0 if it is the time of the
-    producer, 1 if it is the time of the append. `offset` is -1 if the broker reports a duplicate
+    `timestamp` is in milliseconds since 1970 (UTC). `timestamp_type` is 0 for the time of the
+    producer, 1 for the time of the append. `offset` is -1 if the broker reports a duplicate
     without its offset. `log_start_offset` is None with old brokers.
     """
 

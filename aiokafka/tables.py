@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import aiokafka
+from aiokafka._arguments import as_int
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._serialization import ContextDeserializer, adapt_deserializer
@@ -183,8 +184,9 @@ class ChangeStream(Generic[TableKey, TableValue]):
     """An async iterator over the changes of a table, for one subscriber: the result of
     `CompactedTable.changes()`.
 
-    Changes wait in memory until the subscriber reads them, up to the limits of `changes()`. If the
-    limits are exceeded, the subscriber gets the changes up to there, and then SlowSubscriberError.
+    Changes wait in memory until the subscriber reads them, up to the limits of `changes()`. If a
+    limit is exceeded, the subscriber gets the changes that are in memory, and then
+    SlowSubscriberError.
 
     Owns: the changes that were not read yet.
     """
@@ -343,7 +345,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             async for change in changes:
                 ...  # change.key, change.old, change.new
 
-    `start()` reads all partitions from the beginning up to their ends at this time. Afterwards a
+    `start()` reads all partitions from the beginning up to their present ends. Afterwards a
     background task applies new records in the order of each partition: a value replaces the value
     of its key, and a tombstone (a record whose value is None) removes the key. Reading the table
     needs no `await`. Between two `await` of the application the table does not change.
@@ -364,12 +366,11 @@ class CompactedTable(Mapping[TableKey, TableValue]):
 
     - `topic`: the topic, which should have `cleanup.policy=compact`: other policies delete values
       of keys, and the table shows this only when the partition is read again.
-    - `max_bytes`: maximum bytes of the serialized keys and values. If they exceed it, the table
-      fails with TableTooLargeError. While a partition is read again, its entries are counted
-      separately.
+    - `max_bytes`: maximum bytes of the serialized keys and values. A larger table fails with
+      TableTooLargeError. While a partition is read again, its entries are counted separately.
     - `key_deserializer`, `value_deserializer`: as for `AIOKafkaConsumer`; keys must be hashable. If
-      `value_deserializer` returns None, the record counts as a tombstone. They are not called for
-      tombstones.
+      `value_deserializer` returns None, the record counts as a tombstone. Deserializers are not
+      called for None, such as the value of a tombstone.
     - `options`: other options of `AIOKafkaConsumer`, except `group_id`, `auto_offset_reset` and
       `enable_auto_commit`. By default `isolation_level` is "read_committed", and
       `allow_auto_create_topics` is False.
@@ -452,7 +453,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             if name in options:
                 raise TypeError(f"{name}: a table reads the whole topic, without a group")
         self.topic = topic
-        self._max_bytes = _positive("max_bytes", max_bytes)
+        self._max_bytes = as_int("max_bytes", max_bytes, 1)
         self._options = {**options, **_FIXED}
         consumer: aiokafka.AIOKafkaConsumer[TableKey, TableValue]
         consumer = aiokafka.AIOKafkaConsumer(**self._options)
@@ -584,16 +585,16 @@ class CompactedTable(Mapping[TableKey, TableValue]):
           exceeded, the stream ends with SlowSubscriberError.
         - `name`: the name of the subscriber in this error.
 
-        Raises IllegalStateError before the end of `start()`, ValueError for wrong limits; after a
-        failure of the table its error.
+        Raises IllegalStateError before the end of `start()`, ValueError or TypeError for wrong
+        limits, and the error of the table if the table has failed.
         """
         self._check_readable()
         self._tasks.check()
         self._streams_made += 1
         stream: ChangeStream[TableKey, TableValue] = ChangeStream(
             f"changes-{self._streams_made}" if name is None else name,
-            _positive("max_records", max_records),
-            _positive("max_bytes", max_bytes),
+            as_int("max_records", max_records, 1),
+            as_int("max_bytes", max_bytes, 1),
         )
         if self._phase is _Phase.STARTED:
             self._streams.add(stream)
@@ -884,7 +885,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
                     start = (await self._consumer.beginning_offsets([tp]))[tp]
                     if self._partitions.get(tp) is not partition:
                         return
-                    # Nothing is awaited here: an assigned partition without a position is an error.
+                    # Do not await between these calls: an assigned partition without a position is
+                    # an error.
                     self._consumer.assign(self._consumer.assignment() | {tp})
                     self._consumer.seek(tp, start)
                     self._consumer.resume(tp)
@@ -1031,9 +1033,3 @@ def _unless_none(deserializer: Any) -> Any:
         in_context = function.function
         return lambda data, ctx: None if data is None else in_context(data, ctx)
     return lambda data: None if data is None else function(data)
-
-
-def _positive(name: str, value: int) -> int:
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{name}={value!r}: must be an integer of at least 1")
-    return value

@@ -404,7 +404,8 @@ ROWS: tuple[Row, ...] = (
         records=0,
         partitions=1,
         seconds=300,
-        clients=_SAME_API,
+        # aiokafka 0.14 serves waiting calls in no order: its send_and_wait ends with a timeout.
+        clients=(OURS,),
         metric="p50_ms",
     ),
     *(

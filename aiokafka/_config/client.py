@@ -109,7 +109,8 @@ class ProxyUrlText:
 
         scheme, separator, rest = value.partition("://")
         scheme = scheme.lower()
-        # As in curl, the h says that the proxy resolves names, which it does here in any case.
+        # As in curl, "socks5h" and "socks4a" mean that the proxy resolves names. Here the proxy
+        # always resolves names.
         scheme = {"socks5h": "socks5", "socks4a": "socks4"}.get(scheme, scheme)
         if not separator or scheme not in ("socks5", "socks4", "http"):
             raise ValueError
@@ -224,8 +225,8 @@ class ClientConfig(Options):
         Milliseconds(0),
         "bootstrap_resolve_timeout_ms",
         0,
-        """Time for which start() resolves the names in bootstrap_servers again and again until one
-        of them has an address (KIP-909); 0: once.""",
+        """Time for which start() repeats the look-up of the names in bootstrap_servers until one of
+        them has an address (KIP-909); 0: a single look-up.""",
         when="""If programs may start before their names are in the DNS, such as together with the
         brokers in Kubernetes or Docker.""",
     )
@@ -391,7 +392,7 @@ class ClientConfig(Options):
         "any",
         "IP version of the addresses to which host names are resolved.",
         java="",
-        when="If one of the two leads nowhere, as IPv6 often does in containers.",
+        when="If one IP version does not work, as is often the case with IPv6 in containers.",
     )
     send_buffer_bytes: int | None = option(
         Number(1, optional=True),

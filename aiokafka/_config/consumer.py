@@ -164,10 +164,10 @@ class ConsumerConfig(Options):
         Text(optional=True, empty=False),
         "group_remote_assignor",
         None,
-        """Assignor of the broker for group_protocol="consumer": uniform, range, or another one in
-        group.consumer.assignors; None: the first one there.""",
-        when="""With group_protocol="consumer", to use another assignor than the broker's first
-        one.""",
+        """Assignor of the broker for group_protocol="consumer": uniform, range, or another assignor
+        in the broker's list group.consumer.assignors; None: the first assignor in that list.""",
+        when="""With group_protocol="consumer", to use another assignor than the first in the
+        broker's list.""",
     )
     key_deserializer: Callable[..., Any] | None = option(
         Serde("deserialize"),
@@ -295,7 +295,8 @@ class ConsumerConfig(Options):
         "latest",
         """Where to start in a partition without a valid position: earliest is the first record,
         latest the end; none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a
-        timedelta, or by_duration:, start at the first record that is not older (KIP-1106).""",
+        timedelta, or by_duration:, start at the first record that is not older than this duration
+        (KIP-1106).""",
         when="""To earliest if a new group must not skip existing records; to none to decide in the
         program.""",
     )
@@ -345,7 +346,7 @@ class ConsumerConfig(Options):
         (),
         "Assignors for the partitions of a group, in the order of preference (classic protocol).",
         when="""To the cooperative assignor, so that a rebalance stops only the partitions that
-        move; in a group with members of other clients, to an assignor that all of them have.""",
+        move; in a group with members of other clients, to an assignor that all members support.""",
     )
     session_timeout: float = option(
         Milliseconds(1, is_sent=True),
@@ -386,7 +387,7 @@ class ConsumerConfig(Options):
         "interceptors",
         (),
         """Interceptors that get the records before they are returned, and may change them; called
-        in this order.""",
+        in the order of the list.""",
         java="interceptor.classes",
         when="To read headers or count records in the same way in all programs.",
     )
@@ -422,7 +423,7 @@ class ConsumerConfig(Options):
     def _refuse_classic_options(self) -> None:
         """Raise ValueError if an option that only the classic protocol has is not at its default.
 
-        With group_protocol="consumer", a setting of the broker takes its place.
+        With group_protocol="consumer", settings of the broker replace these options.
         """
         options = {each.name: each for each in self.describe()}
         for name, instead in _CLASSIC_OPTIONS.items():

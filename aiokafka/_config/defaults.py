@@ -382,7 +382,7 @@ def _tls_context(texts: Mapping[str, str]) -> Any:
 
 
 def merged(role: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the options of a client and texts for those that come from defaults.
+    """Return the options of a client, and texts that name the options from defaults.
 
     `role` is the kind of client; `given` are the arguments of the constructor.
     """

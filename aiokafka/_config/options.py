@@ -324,8 +324,8 @@ class Function:
 
 
 class Serde(Function):
-    """An option type: a serializer or deserializer. `method` is the method of an object of
-    kafka-python's form, which is not callable: "serialize" or "deserialize"."""
+    """An option type: a serializer or deserializer. `method`, "serialize" or "deserialize", is the
+    method of objects in kafka-python's form, which are not callable."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -573,8 +573,8 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
 
 
 def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
-    """Return the value converted by `kind`. Raises its TypeError or ValueError with a text that has
-    the keyword and the accepted values."""
+    """Return the value converted by `kind`. Raises the TypeError or ValueError of `kind`, with a
+    text that has the keyword and the accepted values."""
     try:
         return kind.convert(value)
     except (TypeError, ValueError) as error:
@@ -714,7 +714,7 @@ def show_options(
 ) -> None:
     """Set the `__signature__` of `function`, with the options of `configs` in place of `**options`.
 
-    `defaults` are functions that return defaults in place of those of the configurations.
+    `defaults` has functions by option: the result replaces the default in the configuration.
     """
     attributes = vars(function)
 

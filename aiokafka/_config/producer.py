@@ -126,8 +126,8 @@ class ProducerConfig(Options):
         Flag(),
         "partitioner_rack_aware",
         False,
-        """Send records without a key only to partitions whose leader is in client_rack, if there is
-        one (KIP-1123). No effect with a partitioner of your own.""",
+        """Send records without a key only to partitions whose leader is in client_rack, if there
+        are such partitions (KIP-1123). No effect with a partitioner of your own.""",
         when="With client_rack, to reduce traffic between zones.",
     )
     compression_type: str | None = option(
@@ -205,7 +205,7 @@ class ProducerConfig(Options):
         "interceptors",
         (),
         """Interceptors that get the records before they are sent, and may change them; called in
-        this order.""",
+        the order of the list.""",
         java="interceptor.classes",
         when="To add headers or count records in the same way in all programs.",
     )

@@ -139,14 +139,14 @@ class SecurityConfig(Options):
         """Host name in the principal of the broker, for GSSAPI; by default the host name of the
         connection.""",
         java="",
-        when="If the host name of the connection is not the one in the principal of the broker.",
+        when="If the host name of the connection differs from that in the broker's principal.",
     )
     sasl_kerberos_principal: str | None = option(
         Text(optional=True, empty=False),
         "sasl_kerberos_principal",
         None,
-        """Principal of the client for GSSAPI; the default is that of the ticket cache, or the first
-        one of the keytab.""",
+        """Principal of the client for GSSAPI; by default the principal of the ticket cache, or the
+        first principal of the keytab.""",
         java="principal in sasl.jaas.config",
         when="If the cache or the keytab has several principals.",
     )

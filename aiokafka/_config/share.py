@@ -67,7 +67,7 @@ class ShareConsumerConfig(Options):
         "share_acknowledgement_mode",
         "implicit",
         """implicit: a call of getone or getmany accepts the records that the same task got from its
-        call before. explicit: the application acknowledges each record, with acknowledge() or
+        previous call. explicit: the application acknowledges each record, with acknowledge() or
         processing().""",
         when="To explicit if records must be released or rejected, or are processed concurrently.",
     )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import _clock
+from aiokafka._arguments import as_milliseconds
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
 from aiokafka._retry import Backoff
@@ -398,13 +399,12 @@ class Reporting:
         """Return the client instance id, which a broker assigns and which identifies the metrics
         that this client pushes (KIP-714). Waits up to `timeout_ms` milliseconds for the id.
 
-        Raises ValueError for a negative `timeout_ms`; KafkaTimeoutError after this time;
-        UnsupportedVersionError if no broker supports telemetry; IllegalStateError with
-        `enable_metrics_push=False`, or if the client is not running.
+        Raises TypeError or ValueError unless `timeout_ms` is a number, at least 0;
+        KafkaTimeoutError after this time; UnsupportedVersionError if no broker supports telemetry;
+        IllegalStateError with `enable_metrics_push=False`, or if the client is not running.
         """
-        if not timeout_ms >= 0:  # also refuses NaN
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
-        return await self._telemetry.instance_id(timeout_ms / 1000)
+        limit = as_milliseconds("timeout_ms", timeout_ms) / 1000
+        return await self._telemetry.instance_id(limit)
 
     def register_metric_for_subscription(self, source: Source) -> None:
         """Push metrics of the application with those of this client (KIP-1076), if the brokers

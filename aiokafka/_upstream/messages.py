@@ -50,7 +50,7 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 class _Column(NamedTuple):
     """A field: its name in aiokafka 0.14, and our Field.
 
-    `row`: the Row of the structs in a list of structs; None for other fields.
+    `row`: for a list of structs, the Row that converts the structs; None for other fields.
     `is_bare`: aiokafka 0.14 has a plain list of values, because the structs have one field only.
     """
 
@@ -170,7 +170,7 @@ _VERSIONED = re.compile(r"(\w+)(Request|Response)(?:_v(\d+))?")
 
 
 class Family:
-    """What the classes of one API have in common. There is a class for each version.
+    """The names and versions for the classes of one API, which has a class for each version.
 
     Args:
         home: Our class of the request.

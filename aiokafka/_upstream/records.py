@@ -311,8 +311,8 @@ class _DefaultRecordBatchBuilderPy:
 
 
 class DefaultRecordBatchBuilder(_DefaultRecordBatchBuilderPy):
-    """Builds one batch of magic 2. A class of its own and not an alias of its base, because the
-    tests of aiokafka 0.14 compare the two."""
+    """Builds one batch of magic 2. It is a subclass of `_DefaultRecordBatchBuilderPy`, not an
+    alias, because the tests of aiokafka 0.14 compare the two classes."""
 
 
 def _varint(value: int) -> bytes:
@@ -336,8 +336,9 @@ def _field(what: str, data: Buffer | None) -> bytes:
 # -- Message sets of magic 0 and 1, built and read
 
 
-# By magic, the bytes of a message besides its key, value, offset and length: checksum, magic,
-# attributes, timestamp (magic 1 only), and the lengths of key and value.
+# The overhead of a message in bytes, by magic: checksum, magic, attributes, timestamp (magic 1
+# only), and the lengths of key and value. It does not include the offset and the message size,
+# which precede the checksum.
 _OVERHEAD = {0: 14, 1: 22}
 _LEGACY_CRC = slice(12, 16)
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from aiokafka import _clock
+from aiokafka._arguments import as_int, as_text
 from aiokafka._tasks import together
 from aiokafka._typing import Self
 from aiokafka.admin._group_descriptions import describe_groups
@@ -33,7 +34,7 @@ from aiokafka.admin._routing import (
     fetch_metadata,
     raise_for,
 )
-from aiokafka.admin._values import Value, as_int, or_none
+from aiokafka.admin._values import Value, or_none
 from aiokafka.admin.offsets import OffsetSpec, list_offsets, timestamp_of
 from aiokafka.errors import (
     GroupIdNotFound,
@@ -177,7 +178,7 @@ def _offsets(
     refused = error_of(code, None, f"offsets of group {group_id!r}")
     if refused is not None:
         return refused
-    # Brokers other than Apache Kafka may omit a requested partition without an offset.
+    # Brokers that are not Apache Kafka's may omit requested partitions without a committed offset.
     found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = dict.fromkeys(wanted or ())
     found.update((tp, _committed_offset(group_id, tp, each)) for tp, each in partitions_in(topics))
     for each in found.values():
@@ -512,15 +513,12 @@ class ResetRule(Value):
     def to_offset(cls, offset: int) -> Self:
         """Return a rule that resets all partitions to this offset. Raises ValueError if
         negative."""
-        offset = as_int("offset", offset)
-        if offset < 0:
-            raise ValueError(f"offset: {offset!r}: must not be negative")
-        return cls(ResetKind.TO_OFFSET, offset)
+        return cls(ResetKind.TO_OFFSET, as_int("offset", offset, 0))
 
     @classmethod
     def copy(cls, group_id: str) -> Self:
         """Return a rule that copies the committed offsets of another group."""
-        return cls(ResetKind.COPY, group_id=group_id)
+        return cls(ResetKind.COPY, group_id=as_text("group_id", group_id))
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,8 @@ async def attempt(
     """Return the values of `call` by item. A KafkaError is not raised: it is the outcome of the
     item that it concerns, or of all `items`.
 
-    `call` is a function, because a task of `attempt` that is cancelled before its first step would
-    leave a coroutine that was never awaited.
+    `call` is a function and not a coroutine: if the task of `attempt` is cancelled before its first
+    step, a coroutine would never be awaited, and Python would warn about it.
     """
     try:
         return dict(await call())

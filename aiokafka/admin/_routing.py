@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiokafka._compat import timeout_after_reading
 from aiokafka._retry import Backoff, OutOfTimeError, until, within
 from aiokafka._typing import later
-from aiokafka.admin._values import as_int
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerIdNotRegistered,
@@ -369,7 +368,6 @@ class Router:
         new metadata does not have it either. This error is not retriable, because retries for a
         mistyped id would take the whole time of the call.
         """
-        node_id = as_int("the id of a broker", node_id)
         if node_id not in self._client.cluster.node_ids:
             await self._look_for(node_id, deadline)
         response = await self.send(node_id, call, deadline)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
@@ -228,5 +227,7 @@ def _fail(error: Exception) -> int:
     for line in lines_of(error):
         _complain(line)
     if os.environ.get("AIOKAFKA_DEBUG"):
+        import traceback
+
         traceback.print_exception(error)
     return code_of(error)

@@ -51,6 +51,8 @@ _MISSING = (
     errors.VoterNotFound,
 )
 
+_OF_THE_USER = (errors.KafkaConfigurationError, errors.IllegalArgumentError)
+
 # Errors whose text already says what their description says, unless the text is only a name.
 _DESCRIBED_BY_TEXT = (*_MISSING, errors.TopicAlreadyExistsError, errors.NonEmptyGroup)
 
@@ -132,9 +134,10 @@ def text_of(error: BaseException) -> str:
 
     The text of a broker's error omits the number and the class of the error. It also omits the
     description of the error if the description only repeats the text. The text of a
-    KafkaConfigurationError omits the class. (The traceback of --debug contains all of these.)
+    KafkaConfigurationError or IllegalArgumentError omits the class. (The traceback of --debug
+    contains all of these.)
     """
-    if isinstance(error, errors.KafkaConfigurationError) and error.args:
+    if isinstance(error, _OF_THE_USER) and error.args:
         return str(error.args[0])
     if not isinstance(error, errors.BrokerResponseError) or not error.args:
         return str(error) or type(error).__name__

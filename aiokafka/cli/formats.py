@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import difflib
 import json
 import json.encoder
 import re
@@ -30,6 +29,9 @@ _FIELDS = (
     *("key", "key_base64", "value", "value_base64", "headers"),
     *("topic", "partition", "offset", "timestamp"),
 )
+_FIELDS_WITHOUT_BASE64 = {name for name in _FIELDS if not name.endswith("_base64")}
+_MOST_PARTITIONS = 1_000_000  # the limit of `route_rows`
+_MAX_TIMESTAMP = 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
@@ -37,8 +39,11 @@ Cells = Sequence[bytes | None]
 Headers = list[tuple[str, bytes | None]]
 
 
+NO_KEY_OR_VALUE = "a record needs a key or a value"
+
+
 class LineColumns(NamedTuple):
-    """Records, as columns of equal length. `headers` are the same for all records."""
+    """Records from lines, as columns of equal length."""
 
     values: Cells
     keys: Cells | None = None
@@ -168,13 +173,18 @@ def line_reader(
         values: Sequence[bytes | None] = lines
         keys: Sequence[bytes | None] | None = None if key is None else [key] * len(lines)
         if key_delimiter is not None:
-            pairs = [line.split(key_delimiter, 1) for line in lines]
-            keys = [pair[0] if len(pair) == 2 else key for pair in pairs]
-            if not is_warned and (line := _first_without(pairs)) is not None:
-                is_warned = True
-                assert warn is not None
-                warn(count + line + 1)
-            values = [pair[-1] for pair in pairs]
+            parts = [line.partition(key_delimiter) for line in lines]
+            separators = [separator for _, separator, _ in parts]
+            if b"" in separators:
+                if not is_warned:
+                    is_warned = True
+                    assert warn is not None
+                    warn(count + separators.index(b"") + 1)
+                keys = [before if separator else key for before, separator, _ in parts]
+                values = [after if separator else before for before, separator, after in parts]
+            else:
+                keys = [before for before, _, _ in parts]
+                values = [after for _, _, after in parts]
         count += len(lines)
         if empty_is_null:
             keys = None if keys is None else [each or None for each in keys]
@@ -182,10 +192,6 @@ def line_reader(
         return LineColumns(values, keys, headers)
 
     return read
-
-
-def _first_without(pairs: Sequence[Sequence[bytes]]) -> int | None:
-    return next((line for line, pair in enumerate(pairs) if len(pair) == 1), None)
 
 
 def json_parser(
@@ -202,33 +208,59 @@ def json_parser(
     `keep_timestamps`. The function raises InputError for malformed input and for unknown fields.
     """
 
+    keeps_partitions = keep_partitions and partition is None
+
     def parse(line: bytes) -> NewRecord:
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"not JSON: {error}: {line[:80]!r}") from None
+        found = _json_of(line)
         if not isinstance(found, dict):
             raise InputError(f"not a JSON object: {line[:80]!r}")
         try:
-            _check_fields(found)
+            if found.keys() <= _FIELDS_WITHOUT_BASE64:
+                value, key = _as_bytes(found.get("value")), _as_bytes(found.get("key"))
+            else:
+                _check_fields(found)
+                value, key = _bytes_of(found, "value"), _bytes_of(found, "key")
+            if value is key is None:
+                raise ValueError(NO_KEY_OR_VALUE)
             return NewRecord(
-                _bytes_of(found, "value"),
-                _bytes_of(found, "key"),
-                _number(found, "partition", int)
-                if keep_partitions and partition is None
-                else partition,
+                value,
+                key,
+                _partition(found) if keeps_partitions else partition,
                 _timestamp(found) if keep_timestamps else None,
-                _headers(found.get("headers")),
+                _headers(found["headers"]) if "headers" in found else None,
             )
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{error}: {line[:80]!r}") from None
 
     return parse
 
 
+_read_json = json.JSONDecoder().raw_decode
+_write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def _json_of(line: bytes) -> Any:
+    try:
+        text = line.decode()
+        found, end = _read_json(text)
+        if end == len(text):
+            return found
+    except (ValueError, RecursionError):
+        pass
+    # The line is malformed, or has spaces at an end or another encoding than UTF-8.
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at column {error.colno}: {line[:80]!r}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}: {line[:80]!r}") from None
+
+
 def _check_fields(found: dict[str, Any]) -> None:
     for name in found:
         if name not in _FIELDS:
+            import difflib  # imported only for this error
+
             near = difflib.get_close_matches(name, _FIELDS, 1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_FIELDS)}"
             raise ValueError(f"unknown field {name!r}; {hint}")
@@ -237,17 +269,28 @@ def _check_fields(found: dict[str, Any]) -> None:
             raise ValueError(f"{name} and {name}_base64 exclude each other")
 
 
-def _timestamp(found: dict[str, Any]) -> Any:
+def _partition(found: dict[str, Any]) -> Any:
+    value = _number(found, "partition", int)
+    if value is not None and not 0 <= value < _MOST_PARTITIONS:
+        raise ValueError(f"partition: must be from 0 to {_MOST_PARTITIONS - 1}")
+    return value
+
+
+def _timestamp(found: dict[str, Any]) -> int | None:
     value = _number(found, "timestamp", int | float)
     # Kafka's oldest record format has no timestamps; `consume` prints -1 for these records.
-    return None if value is None or value < 0 else value
+    if value is None or value < 0:
+        return None
+    if not value <= _MAX_TIMESTAMP:  # NaN is not, either
+        raise ValueError("timestamp: must be milliseconds since 1970")
+    return int(value)
 
 
 def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
     coded = found.get(f"{name}_base64")
-    if coded is not None:
-        return base64.b64decode(coded, validate=True)
-    return _as_bytes(found.get(name))
+    if coded is None:
+        return _as_bytes(found.get(name))
+    return base64.b64decode(coded, validate=True)
 
 
 def _number(found: dict[str, Any], name: str, kind: Any) -> Any:
@@ -262,7 +305,7 @@ def _as_bytes(value: Any) -> bytes | None:
         return None
     if isinstance(value, str):
         return value.encode()
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _write_json(value).encode()
 
 
 def _headers(found: Any) -> Headers | None:
@@ -273,7 +316,10 @@ def _headers(found: Any) -> Headers | None:
         isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
     ):
         raise ValueError("headers: must be an object, or a list of pairs")
-    return [(str(name), _header_value(value)) for name, value in pairs]
+    headers = [(str(name), _header_value(value)) for name, value in pairs]
+    for name, _ in headers:
+        name.encode()  # raises ValueError for half of a surrogate pair
+    return headers
 
 
 def _header_value(value: Any) -> bytes | None:

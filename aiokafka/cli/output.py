@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import os
 import shutil
@@ -38,6 +37,8 @@ class Output:
             for row in rows:
                 self._stream.write(json.dumps(row, default=str) + "\n")
         elif self.form == "csv":
+            import csv  # other formats do without
+
             writer = csv.writer(self._stream, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows([self._fit(cell(row.get(name))) for name in columns] for row in rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import errno
 import functools
@@ -19,11 +20,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Sequence,
 )
 from itertools import accumulate, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -31,10 +31,10 @@ from aiokafka.cli.arguments import Finite
 from aiokafka.cli.failures import PartlyFailedError, text_of
 from aiokafka.cli.formats import (
     LONGEST,
+    NO_KEY_OR_VALUE,
     Cells,
     Headers,
     InputError,
-    LineColumns,
     NewRecord,
     Parser,
     Reader,
@@ -48,7 +48,7 @@ from aiokafka.cli.output import note
 from aiokafka.cli.running import CLEANUP_TIMEOUT
 from aiokafka.cli.session import Session, command
 from aiokafka.cli.streams import Limit, Progress, find_to_send, read_blocks
-from aiokafka.errors import KafkaError
+from aiokafka.errors import BrokerResponseError, KafkaError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -59,6 +59,67 @@ _BATCH = 256 * 1024
 # If at least this number of lines is read at once, batches are built here. Fewer lines are sent one
 # by one, and the producer batches them (--linger).
 _MIN_BATCH_LINES = 100
+# The type of topics in DescribeConfigs, and their setting that limits the size of a batch.
+_TOPIC, _LIMIT = 2, "max.message.bytes"
+# Errors of `send` and `send_batch` about the record.
+_REFUSALS = (KafkaError, ValueError, TypeError)
+
+
+class Origins:
+    """Names records by their file and line, for errors. The number of a record is its position in
+    the whole input, from 1."""
+
+    def __init__(self, *, lines: bool = True, whole: bool = False) -> None:
+        """`lines`: the records are lines. `whole`: each file is one record."""
+        self._lines = lines
+        self._whole = whole
+        # For each file: its name, and the number of records before it.
+        self._names: list[str] = []
+        self._starts: list[int] = []
+        self._count = 0
+
+    def begin(self, name: str) -> None:
+        """Start the next file; `-` is stdin."""
+        self._names.append("stdin" if name == "-" else name)
+        self._starts.append(self._count)
+
+    def add(self, count: int) -> None:
+        """Add the next `count` records of the file."""
+        self._count += count
+
+    def of(self, number: int) -> str:
+        """Return the file and the line of a record."""
+        index = bisect.bisect_left(self._starts, number) - 1
+        name, place = self._names[index], number - self._starts[index]
+        if self._whole:
+            return name
+        return f"{name}:{place}" if self._lines else f"{name}, record {place}"
+
+    def error(self, error: InputError) -> InputError:
+        """Return `error` for the record after those that were added."""
+        return InputError(f"{self.of(self._count + 1)}: {error}")
+
+
+class Numbers:
+    """The numbers of the records of a batch (see `Origins`)."""
+
+    def __init__(self) -> None:
+        # Slices of rows that were read together, each with the number of records before that read.
+        self._slices: list[tuple[int, memoryview]] = []
+
+    def add(self, before: int, rows: memoryview) -> None:
+        """Add the records of rows, which were read after `before` records."""
+        self._slices.append((before, rows))
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows in self._slices)
+
+    def __getitem__(self, index: int) -> int:
+        for before, rows in self._slices:
+            if index < len(rows):
+                return int(before + rows[index] + 1)
+            index -= len(rows)
+        raise IndexError("no such record in the batch")
 
 
 class Sending:
@@ -75,51 +136,86 @@ class Sending:
         progress: Progress,
         partition: int | None,
         session: Session,
+        origins: Origins,
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._progress = progress
         self._partition = partition
         self._session = session
+        self._origins = origins
         self._batches_fit: bool | None = None
         self._keyless_partition = random.randrange(1_000_000)
-        # Batches that are not sent yet, by partition, each with the position of its first record in
-        # the input (from 1). If no line of a read has a key, its lines go to the partition ANY: the
+        # Batches that are not sent yet, by partition, each with the numbers of its records. If no
+        # record of a read has a key or a partition, its records go to the partition ANY: the
         # producer chooses the partition when the batch is sent.
-        self._open: dict[int, tuple[BatchBuilder, int]] = {}
+        self._open: dict[int, tuple[BatchBuilder, Numbers]] = {}
         self._read_count = 0
-        # Futures of sent records or batches, each with the position of its first record in the
-        # input (from 1), and its number of records.
-        self._pending: deque[tuple[asyncio.Future[Any], int, int]] = deque()
+        # Futures of sent records or batches, each with the numbers of its records.
+        self._pending: deque[tuple[asyncio.Future[Any], Numbers | tuple[int]]] = deque()
         #: Number of records that brokers have acknowledged.
         self.delivered = 0
 
     async def lines(self, lines: Sequence[bytes], read: Reader) -> None:
         """Send lines that `read` converts to records. Batches that are not full are sent by
         `flush`."""
-        columns = read(lines)
-        if len(lines) >= _MIN_BATCH_LINES and await self._may_batch():
-            await self._batch(columns)
-            self._read_count += len(lines)
+        values, keys, headers = read(lines)
+        count = _count_until_empty(values, keys)
+        if count < len(lines):
+            values, keys = values[:count], None if keys is None else keys[:count]
+        if count >= _MIN_BATCH_LINES and await self._may_batch():
+            rows = _rows(values, keys, [headers] * count if headers else None)
+            await self._batch(rows, keys)
         else:
-            await self._send_each(_records_of(columns, self._partition))
+            await self._send_each(
+                (value, key, self._partition, None, headers)
+                for value, key in zip(values, keys or repeat(None), strict=False)
+            )
+        if count < len(lines):
+            await self._refuse_next(NO_KEY_OR_VALUE)
         self._count_progress(lines)
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
-        """Send the record that `parse` returns for each line."""
-        await self._send_each(map(parse, lines))
+        """Send the record that `parse` returns for each line. Batches that are not full are sent by
+        `flush`."""
+        records: list[NewRecord] = []
+        refusal: str | None = None
+        for line in lines:
+            try:
+                records.append(parse(line))
+            except InputError as error:
+                refusal = str(error)
+                break
+        if len(records) >= _MIN_BATCH_LINES and await self._may_batch():
+            values, keys, partitions, times, headers = zip(*records, strict=True)
+            rows = _rows(values, keys, headers if any(headers) else None, times)
+            await self._batch(
+                rows,
+                keys if any(key is not None for key in keys) else None,
+                partitions if any(each is not None for each in partitions) else None,
+            )
+        else:
+            await self._send_each(records)
+        if refusal is not None:
+            await self._refuse_next(refusal)
         self._count_progress(lines)
 
-    async def _send_each(self, records: Iterable[NewRecord]) -> None:
+    async def _send_each(self, records: Iterable[NewRecord | tuple[Any, ...]]) -> None:
         await self.flush()  # first send the earlier records in open batches
         send, topic = self._producer.send, self._topic
         try:
             for value, key, partition, timestamp_ms, headers in records:
                 future = await send(topic, value, key, partition, timestamp_ms, headers)
                 self._read_count += 1
-                self._pending.append((future, self._read_count, 1))
-        except KafkaError as error:
+                self._pending.append((future, (self._read_count,)))
+        except _REFUSALS as error:
             raise self._refused(self._read_count + 1, error) from error
+
+    async def _refuse_next(self, text: str) -> NoReturn:
+        """Send the open batches, and raise InputError for the record after them."""
+        await self.flush()
+        self.check()
+        raise InputError(f"{self._origins.of(self._read_count + 1)}: {text}")
 
     # -- batches
 
@@ -130,42 +226,59 @@ class Sending:
         that are built here.
         """
         if self._batches_fit is None:
-            self._batches_fit = await _accepts_full_batches(self._session, self._topic)
+            size = self._session.client_options.get("max_batch_size", _batch_size(self._session))
+            self._batches_fit = await _accepts_batches(self._producer, self._topic, size)
         return self._batches_fit
 
-    async def _batch(self, columns: LineColumns) -> None:
+    async def _batch(
+        self, rows: RowSource, keys: Cells | None, partitions: Sequence[int | None] | None = None
+    ) -> None:
+        """Add rows to batches. `keys` and `partitions` are those of the rows; None: no row has
+        one."""
         # Imported here, as in `_column`: --help does without the modules of record batches.
         from aiokafka.record.rows import route_rows
 
-        rows = _row_source(columns)
-        partitions = 1
-        if columns.keys is not None and self._partition is None:
-            partitions = len(await self._producer.partitions_for(self._topic))
-        order, routes = route_rows(rows, partitions, self._chosen_partitions(columns, partitions))
+        known = 1
+        if self._partition is None and (keys is not None or partitions is not None):
+            known = len(await self._producer.partitions_for(self._topic))
+        chosen = self._chosen_partitions(rows.size, keys, partitions, known)
+        order, routes = route_rows(rows, known, chosen)
         numbers = memoryview(order).cast("i")
         for partition, start, stop in routes:
             while start < stop:
                 if partition not in self._open:
-                    number = self._read_count + numbers[start] + 1
-                    self._open[partition] = (self._producer.create_batch(), number)
-                start = self._open[partition][0].append_rows(rows, order, start, stop)
+                    self._open[partition] = (self._producer.create_batch(), Numbers())
+                batch, batch_numbers = self._open[partition]
+                end = batch.append_rows(rows, order, start, stop)
+                batch_numbers.add(self._read_count, numbers[start:end])
+                start = end
                 if start < stop:
                     await self._send_batch(partition)
+        self._read_count += rows.size
 
-    def _chosen_partitions(self, columns: LineColumns, partitions: int) -> memoryview | None:
+    def _chosen_partitions(
+        self,
+        count: int,
+        keys: Cells | None,
+        partitions: Sequence[int | None] | None,
+        known: int,
+    ) -> memoryview | None:
         """Return the partition of each record as int32, -1 if its key determines the partition.
 
         Returns None if no partition is chosen here: all records have a key, or no record has one.
         """
         if self._partition is not None:
-            found = array("i", (self._partition,)) * len(columns.values)
-        elif columns.keys is not None and None in columns.keys:
+            found = array("i", (self._partition,)) * count
+        elif partitions is not None or (keys is not None and None in keys):
             # Choose one partition here for the records without a key. If the producer chose it,
             # they would be in a batch of their own, and would not keep their order relative to
             # records with a key.
-            self._keyless_partition = (self._keyless_partition + 1) % partitions
+            self._keyless_partition = (self._keyless_partition + 1) % known
             keyless = self._keyless_partition
-            found = array("i", [keyless if key is None else -1 for key in columns.keys])
+            found = array("i", [keyless if key is None else -1 for key in keys or [None] * count])
+            for row, partition in enumerate(partitions or ()):
+                if partition is not None:
+                    found[row] = partition
         else:
             return None
         return memoryview(found).cast("B")
@@ -176,26 +289,32 @@ class Sending:
             await self._send_batch(next(iter(self._open)))
 
     async def _send_batch(self, partition: int) -> None:
-        batch, number = self._open.pop(partition)
+        batch, numbers = self._open.pop(partition)
         batch.close()
         from aiokafka.record.rows import ANY
 
         target = None if partition == ANY else partition
         try:
             future = await self._producer.send_batch(batch, self._topic, partition=target)
-        except KafkaError as error:
-            raise self._refused(number, error) from error
-        self._pending.append((future, number, batch.record_count()))
+        except _REFUSALS as error:
+            raise self._refused(numbers[0], error) from error
+        self._pending.append((future, numbers))
 
     # -- results
 
-    def _refused(self, number: int, error: KafkaError) -> KafkaError:
+    def _refused(self, number: int, error: Exception) -> KafkaError:
         """Return an error for record `number`. If an earlier record has failed, raise its error."""
         self.check()
-        return _undelivered(number, error)
+        return self._undelivered(number, text_of(error), error)
+
+    def _undelivered(self, number: int, reason: str, error: Exception) -> KafkaError:
+        return PartlyFailedError(
+            [f"{self._origins.of(number)}: record not delivered: {reason}"], error
+        )
 
     def _count_progress(self, lines: Sequence[bytes]) -> None:
-        self._progress.add(len(lines), sum(map(len, lines)))
+        if self._progress.is_shown:
+            self._progress.add(len(lines), sum(map(len, lines)))
         self.check()
 
     def check(self) -> None:
@@ -203,12 +322,29 @@ class Sending:
         delivered before it to `delivered`."""
         pending = self._pending
         while pending and pending[0][0].done():
-            future, number, count = pending.popleft()
+            future, numbers = pending.popleft()
             try:
                 future.result()
             except KafkaError as error:
-                raise _undelivered(number, error) from error
-            self.delivered += count
+                raise self._failure(numbers, error) from error
+            self.delivered += len(numbers)
+
+    def _failure(self, numbers: Numbers | tuple[int], error: KafkaError) -> KafkaError:
+        """Return the error for records that a broker has refused together. It names the record
+        that caused the refusal, if the broker has named it, otherwise the first record."""
+        number, index = numbers[0], _rejected_index(error)
+        if isinstance(numbers, Numbers):
+            if index is not None:
+                number = numbers[index]
+        elif index is None:
+            # Look for the cause among the later records.
+            for future, others in self._pending:
+                found = future.exception() if future.done() and not future.cancelled() else None
+                if isinstance(found, type(error)) and _rejected_index(found) is not None:
+                    number, error = others[0], found
+                    break
+        reason = text_of(error).replace(f"record {index} of the batch: ", "")
+        return self._undelivered(number, reason, error)
 
     async def finish(self) -> None:
         """Send the open batches, and wait until brokers have acknowledged all records.
@@ -223,26 +359,43 @@ class Sending:
     def forget(self) -> None:
         """Mark the errors of the remaining futures as retrieved, so that asyncio does not log
         them."""
-        for future, _, _ in self._pending:
+        for future, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
 
 
-def _records_of(columns: LineColumns, partition: int | None) -> Iterator[NewRecord]:
-    keys = columns.keys if columns.keys is not None else repeat(None)
-    for value, key in zip(columns.values, keys, strict=False):
-        yield NewRecord(value, key, partition, None, columns.headers)
+def _rejected_index(error: KafkaError) -> int | None:
+    return error.record_index if isinstance(error, BrokerResponseError) else None
 
 
-def _row_source(columns: LineColumns) -> RowSource:
+def _count_until_empty(values: Cells, keys: Cells | None) -> int:
+    """Return the number of records before the first that has neither a key nor a value."""
+    if None in values:
+        for row, (value, key) in enumerate(zip(values, keys or repeat(None), strict=False)):
+            if value is key is None:
+                return row
+    return len(values)
+
+
+def _rows(
+    values: Cells,
+    keys: Cells | None,
+    headers: Sequence[Headers | None] | None,
+    times: Sequence[int | None] | None = None,
+) -> RowSource:
+    """Return records as rows of a batch. A record without a time gets the present time."""
     from aiokafka.record.rows import RowSource
 
-    values, keys, headers = columns
+    now = int(time.time() * 1000)
+    timestamps: memoryview | int = now
+    if times is not None and any(each is not None for each in times):
+        found = array("q", [now if each is None else each for each in times])
+        timestamps = memoryview(found).cast("B")
     return RowSource(
         _column(values),
         None if keys is None else _column(keys),
-        _header_source(headers, len(values)) if headers else None,
-        int(time.time() * 1000),
+        _header_source(headers) if headers else None,
+        timestamps,
     )
 
 
@@ -255,36 +408,37 @@ def _column(cells: Cells) -> BinarySource:
         for row, cell in enumerate(cells):
             if cell is not None:
                 validity[row >> 3] |= 1 << (row & 7)
-    data = [cell or b"" for cell in cells]
-    ends = array("i", accumulate(map(len, data), initial=0))
+        cells = [cell or b"" for cell in cells]
+    data = cast("Sequence[bytes]", cells)
+    # A list first, because `array` adds the items of an iterator one by one.
+    ends = array("i", list(accumulate(map(len, data), initial=0)))
     return BinarySource(len(data), memoryview(ends).cast("B"), b"".join(data), validity)
 
 
-def _header_source(headers: Headers, count: int) -> HeaderSource:
+def _header_source(headers: Sequence[Headers | None]) -> HeaderSource:
     from aiokafka.record.rows import HeaderSource
 
-    names = _column([name.encode() for name, _ in headers] * count)
-    values = _column([value for _, value in headers] * count)
-    ends = array("i", range(0, (count + 1) * len(headers), len(headers)))
-    return HeaderSource(count, memoryview(ends).cast("B"), names, values)
+    pairs = [pair for each in headers for pair in each or ()]
+    names = _column([name.encode() for name, _ in pairs])
+    values = _column([value for _, value in pairs])
+    ends = array("i", list(accumulate((len(each or ()) for each in headers), initial=0)))
+    return HeaderSource(len(headers), memoryview(ends).cast("B"), names, values)
 
 
 Send = Callable[[Sending, Sequence[bytes]], Awaitable[None]]
 
 
-def _undelivered(number: int, error: KafkaError) -> KafkaError:
-    return PartlyFailedError([f"record {number} was not delivered: {text_of(error)}"], error)
-
-
 async def pieces_of(
-    files: Sequence[str], delimiter: bytes | None, *, whole: bool
+    files: Sequence[str], delimiter: bytes | None, origins: Origins, *, whole: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the pieces of the input, in lists, one file after the other; `-` is stdin.
+    """Yield the pieces of the input, in lists, one file after the other; `-` is stdin. Adds them to
+    `origins`.
 
     With `whole`, each file is a piece. Otherwise a piece ends at the delimiter, or is a line if
     `delimiter` is None. Raises InputError for a piece that is longer than `LONGEST`.
     """
     for name in files:
+        origins.begin(name)
         async with _opened(name) as fd:
             splitter = Splitter(delimiter)
             content: list[bytes] = []
@@ -295,10 +449,17 @@ async def pieces_of(
                     size += len(block)
                     if size > LONGEST:
                         raise InputError(f"{name}: is longer than {LONGEST} bytes")
-                elif pieces := splitter.feed(block):
+                    continue
+                try:
+                    pieces = splitter.feed(block)
+                except InputError as error:
+                    raise origins.error(error) from None
+                if pieces:
+                    origins.add(len(pieces))
                     yield pieces
             rest = [b"".join(content)] if whole else splitter.end()
             if rest:
+                origins.add(len(rest))
                 yield rest
 
 
@@ -340,11 +501,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
     return name, raw(value) if equals else None
 
 
-def _warn_of_no_key(line: int) -> None:
-    note(f"aiokafka: record {line} has no key delimiter: such lines are sent as values without key")
-
-
-def _sender(given: dict[str, Any]) -> Send:
+def _sender(given: dict[str, Any], origins: Origins) -> Send:
     """Check the options of the command; return the function that sends a list of lines."""
     if given["as_json"]:
         plain = (given["key"], given["key_delimiter"], *given["headers"])
@@ -364,12 +521,17 @@ def _sender(given: dict[str, Any]) -> Send:
             "--keep-partitions, --keep-timestamps and --new-timestamps: need --json"
         )
     delimiter = given["key_delimiter"]
+
+    def warn(number: int) -> None:
+        without = "no key delimiter: such lines are sent as values without key"
+        note(f"aiokafka: {origins.of(number)}: {without}")
+
     read = line_reader(
         None if delimiter is None else as_bytes(delimiter),
         key=None if given["key"] is None else raw(given["key"]),
         headers=[_header(text) for text in given["headers"]] or None,
         empty_is_null=given["null"],
-        warn=None if given["key"] is not None else _warn_of_no_key,
+        warn=None if given["key"] is not None else warn,
     )
     return lambda sending, lines: sending.lines(lines, read)
 
@@ -449,15 +611,16 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     """
     if given["transaction_size"] is not None and given["transactional_id"] is None:
         raise click.UsageError("--transaction-size: needs --transactional-id")
-    send = _sender(given)
     delimiter = None if given["delimiter"] is None else as_bytes(given["delimiter"])
-    source = pieces_of(files or ("-",), delimiter, whole=given["whole"])
+    origins = Origins(lines=delimiter in (None, b"\n"), whole=given["whole"])
+    send = _sender(given, origins)
+    source = pieces_of(files or ("-",), delimiter, origins, whole=given["whole"])
     shown = given["progress"]
     progress = Progress("produced", sys.stderr.isatty() if shown is None else shown)
     options = {**_producer_options(given), "max_batch_size": _batch_size(session)}
     producer = session.producer(**options)
     await producer.start()
-    sending = Sending(producer, topic, progress, given["partition"], session)
+    sending = Sending(producer, topic, progress, given["partition"], session, origins)
     found = functools.partial(find_to_send, session, producer, topic)
     try:
         if given["transactional_id"] is None:
@@ -516,22 +679,30 @@ def _batch_size(session: Session) -> int:
     return size
 
 
-async def _accepts_full_batches(session: Session, topic: str) -> bool:
-    """Return whether full batches fit into `max.message.bytes` of the topic.
+async def _accepts_batches(producer: AIOKafkaProducer, topic: str, size: int) -> bool:
+    """Return whether batches of `size` bytes fit into `max.message.bytes` of the topic.
 
     The limit applies to the compressed size, which is not known in advance. Therefore this compares
-    the uncompressed size, which may be larger. Returns True if the limit is not known.
+    the uncompressed size, which may be larger. Returns True if the user may not see the limit, or
+    the brokers are too old; False if no broker has responded.
     """
-    from aiokafka.admin import ConfigKey
+    # An admin client would need its own connection, and more modules.
+    from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 
-    size = session.client_options.get("max_batch_size", _batch_size(session))
+    resource = DescribeConfigsResource(
+        resource_type=_TOPIC, resource_name=topic, configuration_keys=[_LIMIT]
+    )
+    client = producer.client
     try:
-        async with session.admin_for_client() as admin:
-            found = await admin.configs.describe([ConfigKey.topic(topic)])
+        response = await client.send(
+            client.get_random_node(), DescribeConfigsRequest(resources=[resource])
+        )
+    except UnsupportedVersionError:
+        return True
     except KafkaError:
-        return True  # the user may not describe the topic, or brokers are too old
-    limit = found[ConfigKey.topic(topic)].get("max.message.bytes")
-    return limit is None or limit.value is None or size <= int(limit.value)
+        return False
+    limits = [each.value for found in response.results for each in found.configs]
+    return all(limit is None or size <= int(limit) for limit in limits)
 
 
 async def _parts(

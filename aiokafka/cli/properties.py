@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections.abc import Mapping
@@ -176,6 +175,8 @@ def _check_names(pairs: Mapping[str, str]) -> None:
         left_out.append(name)
         if name in _WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT):
             continue
+        import difflib  # imported only for unknown names
+
         near = difflib.get_close_matches(name.replace("_", ".").lower(), sorted(_READ), 1, 0.85)
         if near or name.startswith(_OF_CONNECTIONS):
             near = near or difflib.get_close_matches(name, sorted(_READ), 1, 0.75)

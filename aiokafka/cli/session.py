@@ -26,6 +26,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 Body = Callable[..., Coroutine[Any, Any, Any]]
 
+_CLIENT_ID = "aiokafka-cli"
+
 _FLAGS = (
     click.option(
         "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers to connect to first."
@@ -113,6 +115,10 @@ class Session:
     @property
     def client_options(self) -> dict[str, Any]:
         """The keyword arguments with which all clients are created."""
+        return {"client_id": _CLIENT_ID, **self._given_options}
+
+    @property
+    def _given_options(self) -> dict[str, Any]:
         if self._found is None:
             settings = find_settings(self._flags, os.environ)
             self._found = client_options(_with_password(settings, self._password))
@@ -162,13 +168,20 @@ class Session:
         """Create a consumer. The user's options (-X) override `options`."""
         from aiokafka import AIOKafkaConsumer
 
-        return AIOKafkaConsumer(**{**options, **self._broker_client_options()})
+        return AIOKafkaConsumer(**self._consumer_options(options))
 
     def share_consumer(self, *topics: str, **options: Any) -> AIOKafkaShareConsumer[Any, Any]:
         """Create a share consumer. The user's options (-X) override `options`."""
         from aiokafka import AIOKafkaShareConsumer
 
-        return AIOKafkaShareConsumer(*topics, **{**options, **self._broker_client_options()})
+        return AIOKafkaShareConsumer(*topics, **self._consumer_options(options))
+
+    def _consumer_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        found = {**options, **self._broker_client_options()}
+        if found.get("group_id") is not None and "client_id" not in self._given_options:
+            # `groups describe` shows client ids and hosts: together they lead to the process.
+            found["client_id"] = f"{_CLIENT_ID}-{os.getpid()}"
+        return found
 
     def _broker_client_options(self) -> dict[str, Any]:
         options = self.client_options

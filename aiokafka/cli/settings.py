@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -130,6 +129,8 @@ def _check_variables(environment: Mapping[str, str]) -> None:
         name = variable.removeprefix(prefix)
         if name == variable or name in known:
             continue
+        import difflib  # imported only for unknown names
+
         near = difflib.get_close_matches(name, known, 1, 0.8)
         if name.startswith(("BOOTSTRAP", "SASL_", "SECURITY_", "SSL_")):
             near = near or difflib.get_close_matches(name, known, 1, 0)
@@ -311,6 +312,8 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
     settings = [*NAMES, "check_hostname"]
     unknown = sorted(found.keys() - set(settings))
     if unknown:
+        import difflib
+
         near = difflib.get_close_matches(unknown[0], settings, 1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise KafkaConfigurationError(
@@ -362,7 +365,7 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises KafkaConfigurationError for settings that contradict each other, and for files that
     cannot be used.
     """
-    found = {"client_id": "aiokafka-cli", **settings}
+    found = dict(settings)
     context = _tls_context(found)
     protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
     found["security_protocol"] = protocol

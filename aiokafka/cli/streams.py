@@ -38,12 +38,14 @@ _PIPE_WRITE_SIZE = getattr(select, "PIPE_BUF", 512)
 async def read_blocks(fd: int) -> AsyncIterator[bytes]:
     """Yield the bytes of a descriptor in blocks, as they arrive, up to its end."""
     is_pollable = _is_pollable(fd)
+    is_file = stat.S_ISREG(os.fstat(fd).st_mode)
     while True:
         if is_pollable:
             await _wait_until_ready(fd, writing=False)
             block, is_end = _read_ready(fd)
         else:
-            block = await asyncio.to_thread(os.read, fd, _BLOCK)
+            # A file has no writer to wait for, and starting a thread costs more than the read.
+            block = os.read(fd, _BLOCK) if is_file else await asyncio.to_thread(os.read, fd, _BLOCK)
             is_end = not block
         if block:
             yield block
@@ -92,7 +94,7 @@ class Writer:
 
 def _is_pollable(fd: int) -> bool:
     """Return whether the event loop can wait for a descriptor: for pipes, sockets and terminals,
-    but not on Windows. Files use a thread."""
+    but not on Windows."""
     mode = os.fstat(fd).st_mode
     if os.name == "nt":
         return False
@@ -151,7 +153,8 @@ class Progress:
 
     def __init__(self, verb: str, shown: bool) -> None:
         self._verb = verb
-        self._shown = shown
+        #: Whether there is any output. It ends if the reader of stderr closes the pipe.
+        self.is_shown = shown
         self.records = 0
         self.bytes = 0
         self._began = self._printed = time.monotonic()
@@ -161,14 +164,14 @@ class Progress:
         """Count records and bytes. Print if the last output is at least half a second old."""
         self.records += records
         self.bytes += size
-        if self._shown and (now := time.monotonic()) - self._printed >= 0.5:
+        if self.is_shown and (now := time.monotonic()) - self._printed >= 0.5:
             rate = (self.records - self._before) / (now - self._printed)
             self._printed, self._before = now, self.records
             self._print(f"{self._counts()}  {rate:,.0f} records/s", "\r")
 
     def end(self) -> None:
         """Print the totals and the average rates."""
-        if self._shown:
+        if self.is_shown:
             took = max(time.monotonic() - self._began, 1e-9)
             rates = f"{self.records / took:,.0f} records/s, {self.bytes / took / 1e6:,.1f} MB/s"
             self._print(f"{self._counts()} in {took:.1f} s: {rates}", "\n")
@@ -184,8 +187,7 @@ class Progress:
             sys.stderr.write(f"{text}{clear}{end}")
             sys.stderr.flush()
         except OSError:
-            # The reader of stderr has closed the pipe. Stop printing, but not the command.
-            self._shown = False
+            self.is_shown = False  # the command goes on
 
 
 # -- Topics that do not exist: print them, and wait for them only if they may be created

@@ -84,8 +84,8 @@ class LeaderEpochs:
     def before(self, offset: int) -> int:
         """Return the leader epoch of the record before `offset`; -1 if it is unknown."""
         spans = self._spans
-        # The last span has the records that were fetched last. Compare with its begin, so that a
-        # reader near the end of the log needs no search.
+        # The last span has the latest fetched records. Compare `offset` with the start of this span
+        # first, so that a reader near the end of the log needs no search.
         index = len(spans) - 1
         if index > 0 and offset <= spans[index][0]:
             index = bisect_left(spans, offset, key=_end_of)
@@ -189,7 +189,7 @@ class FetchCursor:
 
     def rewind(self, offset: int) -> None:
         """Fetch again from `offset` on, after the buffer has dropped the records of the partition.
-        With a negative `offset` (no position), keep the offset."""
+        If `offset` is negative (the partition has no position), do not change the fetch offset."""
         self.queued = 0
         if offset >= 0:
             self.offset = offset
@@ -368,7 +368,8 @@ class PartitionState:
       enough buffered records.
     - `needs_offset`: the OffsetResolver has to find or to check the position.
     - `call`: number of the latest call of `getone()` or `getmany()` that returned records of the
-      partition, 0 if none did. `finished`: the position before this call.
+      partition, 0 if none did. `finished`: the offset of the first of these records, which may be
+      after the position before the call: transaction markers have offsets, too.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.

@@ -17,6 +17,15 @@ from functools import cached_property, partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
+from aiokafka._arguments import (
+    as_number,
+    as_pattern,
+    as_text,
+    items_of,
+    least_records,
+    record_limit,
+    stop_limit,
+)
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
@@ -31,9 +40,6 @@ from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
 from aiokafka._partitions import (
     as_partition,
-    least_records,
-    record_limit,
-    stop_limit,
     topic_names,
 )
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
@@ -213,7 +219,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `group_protocol="classic"`: Protocol of the group: with classic, one of the members assigns
       the partitions; with consumer, the broker does (KIP-848, Kafka 4.0).
     - `group_remote_assignor=None`: Assignor of the broker for group_protocol="consumer": uniform,
-      range, or another one in group.consumer.assignors; None: the first one there.
+      range, or another assignor in the broker's list group.consumer.assignors; None: the first
+      assignor in that list.
     - `key_deserializer=None`: Converts the bytes of a key to the key of the record; called with
       None for a record without a key. See value_deserializer.
     - `value_deserializer=None`: Converts the bytes of a value to the value of the record; called
@@ -249,7 +256,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `auto_offset_reset="latest"`: Where to start in a partition without a valid position: earliest
       is the first record, latest the end; none raises NoOffsetForPartitionError or
       OffsetOutOfRangeError. With a timedelta, or by_duration:, start at the first record that is
-      not older (KIP-1106).
+      not older than this duration (KIP-1106).
     - `enable_auto_commit=True`: Commit offsets in the background, at an interval. Records count as
       finished if they were returned before the latest call of getone or getmany.
     - `auto_commit_interval_ms=5000`: Time between two automatic commits (enable_auto_commit).
@@ -269,7 +276,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `rebalance_timeout_ms=None`: Time that members have to revoke partitions in a rebalance. None:
       session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".
     - `interceptors=()`: Interceptors that get the records before they are returned, and may change
-      them; called in this order.
+      them; called in the order of the list.
     - `metrics_collector=None`: Is called after fetches, for returned records, with the lag, and
       after commits.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
@@ -279,8 +286,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -343,8 +350,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
@@ -785,7 +792,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._subscription.subscribe_regex(regex, listener)
         elif pattern is not None:
             try:
-                compiled = re.compile(pattern)
+                compiled = re.compile(as_pattern("pattern", pattern))
             except re.error as error:
                 raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from None
             self._subscription.subscribe_pattern(compiled, listener)
@@ -962,14 +969,19 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Return fewer records after `timeout_ms`, before an error, or if a partition is revoked or
         moved by a seek during the wait. While the call waits, other tasks get no records.
 
-        Raises ValueError for a wrong `max_records`, `min_records` or `timeout_ms`, and the errors
-        of `getone()`. Records before an error are returned first; the next call raises the error.
+        Raises ValueError or TypeError for a wrong `max_records`, `min_records` or `timeout_ms`, and
+        the errors of `getone()`. Records before an error are returned first; the next call raises
+        the error.
         """
         wanted = as_wanted(partitions) if partitions else None
         limit = record_limit(max_records, self._given.max_poll_records)
         least = 1 if min_records is None else least_records(min_records, limit)
-        if math.isnan(timeout_ms):
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+        try:
+            is_wrong = math.isnan(timeout_ms)
+        except (TypeError, OverflowError):
+            is_wrong = True
+        if is_wrong:
+            as_number("timeout_ms", timeout_ms, "a number of milliseconds")
         # The fast path, as in `getone()`.
         if wanted is None and least == 1 and self._is_reader():
             records = self._queue.take_now(limit)
@@ -1343,6 +1355,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return {state.tp: state.end(read_committed) for state in states}
 
     def _fetched_state(self, partition: TopicPartition) -> PartitionState:
+        if type(partition) is not TopicPartition:
+            partition = next(iter(as_wanted((partition,)) or ()))
         state = self._subscription.assignment.get(partition)
         assert state is not None, f"Partition is not assigned: {partition}"
         return state
@@ -1488,7 +1502,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         partitions and the cause in its text, after `default_api_timeout_ms`.
         """
         self._check_can_read()
-        wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
+        rule = "Key should be TopicPartition instance in timestamps"
+        given = items_of("timestamps", timestamps)
+        wanted = {as_partition(tp, rule): timestamp for tp, timestamp in given}
         for tp, timestamp in wanted.items():
             if isinstance(timestamp, SupportsIndex):  # NumPy integers are not `int`
                 timestamp = operator.index(timestamp)
@@ -1537,7 +1553,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         The consumer has metadata of its own topics, and of all topics after `topics()`, or after
         `start()` without topics, pattern or partitions.
         """
-        partitions = self._client.cluster.known_partitions(topic)
+        partitions = self._client.cluster.known_partitions(as_text("topic", topic))
         if partitions is None and self._all_topics is not None:
             return self._all_topics.partitions(topic)
         return None if partitions is None else set(partitions)

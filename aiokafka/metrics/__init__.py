@@ -124,7 +124,7 @@ class ConsumerMetricsCollector(_Collector):
     """Receives the events of a consumer or share consumer. Pass an instance of a subclass as
     `metrics_collector=`.
 
-    A share consumer has no position, so that it calls neither `on_records_lag` nor the methods for
+    A share consumer has no position, so it calls neither `on_records_lag` nor the methods for
     commits. Only a share consumer calls the methods for acknowledgements.
 
     Override the methods for the events that you need; by default they do nothing. The consumer
@@ -148,7 +148,7 @@ class ConsumerMetricsCollector(_Collector):
         `record_count` and `size_bytes` are those of the compressed batches in the response, so they
         include records before the position and records of aborted transactions. For a share
         consumer `record_count` is the number of offsets that the fetch has acquired, and the method
-        is called only for partitions of which the fetch has acquired some.
+        is called only for partitions in which the fetch has acquired offsets.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:

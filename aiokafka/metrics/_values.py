@@ -297,10 +297,10 @@ class MetricsSnapshot(Sequence[Metric]):
     def value(self, name: str, group: str | None = None, **tags: str | int) -> Any:
         """Return the value of the metric that `find` returns for these arguments.
 
-        If `find` returns several metrics, the one with the fewest tags is used: without `topic=`,
-        the total of the client. The value of a total that has had no event is 0, for example of a
-        topic without records. Raises KeyError for an unknown metric; its text suggests a similar
-        name.
+        If `find` returns several metrics, the metric with the fewest tags is used: without
+        `topic=`, the total of the client. A total without an event is 0, for example the total of a
+        topic without records. Raises KeyError for an unknown metric; the text of the error suggests
+        a similar name.
         """
         found = sorted(self.find(name, group, **tags), key=_tag_count)
         if found:

@@ -355,8 +355,9 @@ class ConnectionPool:
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
         for connection in closing:
             connection.abort()
-        # Aborted transports end in the next loop iteration.
-        await asyncio.sleep(0)
+        if closing or self._attempts:
+            # Aborted transports end in the next loop iteration.
+            await asyncio.sleep(0)
         self._open.clear()
 
     def connect(

@@ -118,6 +118,9 @@ cdef class RecordFuture:
     cdef _call_back(self)
 
 
+cdef bint _is_same(object context, object other) except -1
+
+
 @cython.locals(future=RecordFuture)
 cdef RecordFuture _new_future(BatchOutcome outcome, Py_ssize_t number)
 

@@ -254,7 +254,8 @@ class BatchOutcome:
         """Move the records to the outcomes `parts`: the n-th part begins with record number
         `firsts[n]`.
 
-        Moves the futures in `_waiting`. Any other future looks up its part when it is used.
+        The futures in `_waiting` move to the parts at once. Each of the other futures finds its
+        part in `_current_outcome()`, when the application uses the future.
         """
         self._firsts = list(firsts)
         self._parts = list(parts)
@@ -304,8 +305,9 @@ class BatchOutcome:
             self._contexts.append(None)
         context = _cpython.copy_context()
         # Records that are sent in the same context share a copy of it.
-        if self._contexts and self._contexts[-1] == context:
-            context = self._contexts[-1]
+        last = self._contexts[-1] if self._contexts else None
+        if last is not None and _is_same(last, context):
+            context = last
         self._records.append(record)
         self._contexts.append(context)
 
@@ -421,6 +423,15 @@ class BatchOutcome:
         place = self.partition
         fields = (self._topic, self._number, place, offset, stamp, kind, self._log_start)
         return _cpython.make_untracked(RecordMetadata, fields)  # type: ignore[no-any-return]
+
+
+def _is_same(context: Context, other: Context) -> bool:
+    """Return whether two contexts are equal; False if the values of a variable, such as arrays of
+    numpy, cannot be compared."""
+    try:
+        return context == other
+    except Exception:
+        return False
 
 
 class RecordFuture:

@@ -368,8 +368,9 @@ class BatchCompletion:
         """Requeue `batch` for a retry; fail it if its transaction is over or accepts no more
         records.
 
-        The futures of a batch that timed out in flight (ABANDONED) have failed already, so such a
-        batch is only settled. With `pause=False` no backoff begins.
+        A batch that timed out in flight (ABANDONED) is not requeued, because its futures have
+        already failed: it becomes SETTLED, and its memory is released. With `pause=False` no
+        backoff begins.
         """
         if self._is_late(batch):
             # Fail the batch: neither the abort nor the futures may wait for another attempt.
@@ -658,7 +659,7 @@ def _unresolved_error(
 
 
 def _record_errors(
-    batch: ProducerBatch, error: BaseException, result: PartitionProduceResponse
+    batch: ProducerBatch, error: BrokerResponseError, result: PartitionProduceResponse
 ) -> Callable[[int], BaseException] | None:
     """Return a function that creates the error of a record from its index in the batch (KIP-467);
     None if the response lists no rejected records.
@@ -676,11 +677,13 @@ def _record_errors(
     first = min((index for index in rejected if index < own), default=-1)
 
     def make_error(index: int) -> BaseException:
-        if index < own and first >= 0:
-            reason = rejected[first] or result.error_message or "refused"
-            return type(error)(f"{where}: record {first} of the batch: {reason}")
-        if index in rejected:
-            return type(error)(f"{where}: {rejected[index] or result.error_message or 'refused'}")
+        blamed = first if index < own and first >= 0 else index
+        if blamed in rejected:
+            reason = rejected[blamed] or result.error_message or "refused"
+            subject = f"record {blamed} of the batch: " if index < own else ""
+            failure = type(error)(f"{where}: {subject}{reason}")
+            failure.record_index = blamed
+            return failure
         return type(error)(
             f"{where}: not written, because the broker refused other records of its batch"
         )

@@ -815,8 +815,8 @@ class MessageAccumulator:
         # before the caller continues.
         self._loop.call_soon(self._end_yield)
         await asyncio.sleep(0)
-        # Reset the count only after the sleep: otherwise `append` would accept records of another
-        # task during the sleep, and they would overtake the caller.
+        # Restart the count of appended bytes only after the sleep: otherwise `append` would accept
+        # records of another task during the sleep, and they would overtake the caller's record.
         self._yielded_at = self.memory.allocated
         self._busy_until = self._loop.time() + _BUSY_TIME
 

@@ -24,6 +24,7 @@ cdef class ProduceInFlight:
     cdef readonly double sent_at
     cdef readonly int64_t size
     cdef int64_t total
+    cdef Py_ssize_t count
 
 
 @cython.final
@@ -39,9 +40,14 @@ cdef class InFlightRequests:
     cdef readonly int64_t size
     cdef readonly int64_t window
     cdef int64_t _least_window
+    cdef readonly Py_ssize_t limit
+    cdef Py_ssize_t _most
     cdef double _good_time
-    cdef double _last_duration
-    cdef int64_t _last_total
+    cdef double _answered_at
+    cdef double _duration
+    cdef double _duration_before
+    cdef double _pace
+    cdef double _pace_before
 
     cdef object add(self, ProduceInFlight sent)
 
@@ -53,9 +59,10 @@ cdef class InFlightRequests:
     @cython.locals(now=double)
     cdef object _fail(self, ProduceInFlight sent, object error)
 
-    cdef double time_for(self, int64_t size) except? -1
+    @cython.locals(duration=double, pace=double)
+    cdef double time_for(self, int64_t size, double now) except? -1
 
-    @cython.locals(acknowledged=double)
+    @cython.locals(good=double, limit=double, window=double)
     cdef object _set_window(self, ProduceInFlight sent, double duration)
 
 
@@ -85,7 +92,6 @@ cdef class NodeSender:
     cdef object _client
     cdef object _config
     cdef double _linger
-    cdef Py_ssize_t _max_in_flight
     cdef Py_ssize_t _max_request_size
     cdef MessageAccumulator _accumulator
     cdef object _log

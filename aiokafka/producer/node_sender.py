@@ -102,8 +102,12 @@ _REPLICATION_TIME = 4.0
 _FIRST_WINDOW = 262_144
 """`InFlightRequests.window` before the first response."""
 
-_WINDOW_SHARE = 8
-"""The window is what the broker acknowledges in 1/8 of `request_timeout_ms`."""
+_WINDOW_SHARE = 5
+"""The window is what the broker acknowledges in 1/5 of `request_timeout_ms`."""
+
+_LEAST_RATE = 3000
+"""Bytes per second that a network is assumed to transmit: the window is at least what it transmits
+in `request_timeout_ms`."""
 
 
 class ProduceInFlight:
@@ -127,12 +131,14 @@ class ProduceInFlight:
         self.total = size
         """The bytes of the batches of all requests that were in flight when this one was sent,
         including this one."""
+        self.count = 1
+        """The number of these requests."""
 
 
 class InFlightRequests:
     """The in-flight requests to one broker, oldest first; completes them in this order.
 
-    Owns: these requests, the time at which the response to the oldest one is due, and the window.
+    Owns: these requests, the time at which the response to the oldest one is due, window and limit.
     No task waits for the responses: a request is completed in the callback that reads its response,
     so that tasks that wait for its records run in the next iteration of the event loop.
 
@@ -147,25 +153,39 @@ class InFlightRequests:
        the window in `_WINDOW_SHARE` of the timeout, the window becomes smaller, otherwise larger:
        the first large request on a fast network opens it beyond the size of any request.
     4. A fast response to a small request is no sign of a slow network. The window stays the same.
-    5. The oldest batches time out while they wait, and the next batches are about to. If these were
+    5. A broker takes two seconds for each request, however large, one after the other. In a window
+       of many small requests, few bytes would be acknowledged per second, and the window would
+       become smaller and smaller. So if responses are late, fewer requests are in flight (`limit`),
+       each of them fills the window, and a response in time at least doubles the window.
+    6. The oldest batches time out while they wait, and the next batches are about to. If these were
        sent, the broker would write records whose futures fail before the response. So a batch whose
        deadline is before the expected response (`time_for`) is not sent. The network transmits only
        batches that are acknowledged in time.
+    7. The network is fast, but the broker pauses for a while. The responses after the pause come
+       all at once: only the first one is late. So `time_for` uses the faster one of the last two.
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
         config = completion.config
         self.size = 0
         """The bytes of the batches in flight."""
-        self._least_window = config.max_batch_size
-        self.window = max(_FIRST_WINDOW, config.max_batch_size)
+        self._least_window = max(
+            int(config.client.request_timeout * _LEAST_RATE), config.max_batch_size
+        )
+        self.window = max(_FIRST_WINDOW, self._least_window)
         """Bytes that the broker acknowledges in good time: the maximum of `size`, except that each
         request has at least one batch."""
+        self._most: int = config.max_in_flight_requests
+        self.limit = self._most
+        """The maximum number of requests in flight; below `max_in_flight_requests` while responses
+        are late."""
         self._good_time = config.client.request_timeout / _WINDOW_SHARE
-        self._last_duration = 0.0
-        """Seconds from sending the last request with a response to its response."""
-        self._last_total = 1
-        """`total` of this request."""
+        self._answered_at = 0.0
+        """The loop time of the last response."""
+        self._duration = self._duration_before = 0.0
+        """Seconds from sending to the response, for the last two requests with a response."""
+        self._pace = self._pace_before = 0.0
+        """Seconds per byte, for the same requests: the time counts from the response before."""
         self._requests: deque[ProduceInFlight] = deque()
         self._due = Due(math.inf, "Produce", _REPLICATION_TIME)
         health.follow(self._due)
@@ -188,6 +208,7 @@ class InFlightRequests:
         self._requests.append(sent)
         self.size += sent.size
         sent.total = self.size
+        sent.count = len(self._requests)
         # Do not use the context variables of the running task: `NodeSender.add` may have been
         # called by a task of the application, for its own record.
         sent.response.add_done_callback(self._on_done, context=self._context)
@@ -256,9 +277,11 @@ class InFlightRequests:
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         now = self._loop.time()
         self.size -= sent.size
-        self._last_duration = now - sent.sent_at
-        self._last_total = max(1, sent.total)
-        self._set_window(sent, self._last_duration)
+        self._answered_at = now
+        self._duration_before, self._pace_before = self._duration, self._pace
+        self._duration = now - sent.sent_at
+        self._pace = (now - max(sent.sent_at, self._due.asked_at)) / max(1, sent.size)
+        self._set_window(sent, self._duration)
         # The broker responds in order: the time limit of the next request begins now.
         self._due.restart(now if self._requests else math.inf)
         self._health.succeed(now)
@@ -279,19 +302,30 @@ class InFlightRequests:
         self._completion.on_failure(sent, error)
         self._completion.accumulator.note_yield()
 
-    def time_for(self, size: int) -> float:
+    def time_for(self, size: int, now: float) -> float:
         """Return the seconds until the response to a request of `size` bytes that is sent now,
-        according to the last response: at most the time of that response, even for more bytes."""
-        return self._last_duration * min(1.0, (self.size + size) / self._last_total)
+        according to the faster one of the last two responses: at most the longer time of both, even
+        for more bytes. Return 0 if the last response is old and no request is in flight, whose
+        response would show the speed."""
+        if not self.size and now > self._answered_at + _LONGEST_GATHER_TIME:
+            return 0.0
+        duration = max(self._duration, self._duration_before)
+        pace = min(self._pace, self._pace_before)
+        return min(duration, pace * (self.size + size))
 
     def _set_window(self, sent: ProduceInFlight, duration: float) -> None:
-        """Adjust the window to the throughput. The bytes up to and including `sent` were
+        """Adjust window and limit to the throughput. The bytes up to and including `sent` were
         acknowledged after `duration` seconds. If `sent` failed, they were not acknowledged by
         then."""
-        acknowledged = sent.total * self._good_time
-        if duration > self._good_time or acknowledged > self.window * duration:
-            window = int(acknowledged / max(duration, 0.001))
-            self.window = max(window, self._least_window)
+        good = self._good_time / max(duration, 0.001)
+        limit = sent.count * good / 2
+        self.limit = self._most if limit >= self._most else max(1, int(limit))
+        if good < 1.0:
+            self.window = max(int(sent.total * good), self._least_window)
+        else:
+            window = sent.total * max(2.0, good)
+            if window > self.window:
+                self.window = int(window)
 
 
 # -- Compression, without blocking the event loop for long
@@ -444,7 +478,6 @@ class NodeSender:
         self._config = completion.config
         self._accumulator = completion.accumulator
         self._linger: float = self._config.linger
-        self._max_in_flight: int = self._config.max_in_flight_requests
         self._max_request_size: int = self._config.max_request_size
         self._log = SubjectLog(log, self._config.subject)
         self.health = broker_health(self._client, node_id, self._log, sender.health.look)
@@ -506,7 +539,7 @@ class NodeSender:
             self._lingering.pop(queue, None)
             self._ready[queue] = None
             # At the limit of in-flight requests, `send` is called after the next response.
-            if len(self.requests) < self._max_in_flight:
+            if len(self.requests) < self.requests.limit:
                 self._pump_soon()
 
     def discard(self, queue: PartitionQueue) -> None:
@@ -666,11 +699,10 @@ class NodeSender:
         if pause is not None and now < pause.until:
             self._timer.arm(pause.until)
             return
-        limit = self._max_in_flight
         is_ready = True
         while (
             (self._ready or self._lingering or self._backing_off or self._compression.queues)
-            and len(self.requests) < limit
+            and len(self.requests) < self.requests.limit
             and self.requests.size < self.requests.window
         ):
             if not is_ready and not connection.is_ready:
@@ -829,12 +861,9 @@ class NodeSender:
             self._back_off(queue)
             return None
         batch = queue.waiting[0]
-        # `time_for` estimates from the last response, and the next response may come sooner. If no
-        # request is in flight, no response could correct the estimate, so send the batch anyway.
         while (
-            self.requests.size
-            and not batch.attempts
-            and now + self.requests.time_for(batch.builder.size) > batch.deadline
+            not batch.attempts
+            and now + self.requests.time_for(batch.builder.size, now) > batch.deadline
         ):
             self._completion.expire(queue, batch)
             if not queue.waiting:

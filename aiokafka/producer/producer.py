@@ -11,6 +11,7 @@ from types import CoroutineType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _clock
+from aiokafka._arguments import as_number
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import (
@@ -50,11 +51,11 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._arguments import (
     Headers,
     as_headers,
-    as_number,
     ask_partitioner,
     check_batch,
     check_topic,
     checked_record,
+    partition_number,
 )
 from aiokafka.producer._metrics import read_producer
 from aiokafka.producer.batch_builder import BatchBuilder
@@ -149,7 +150,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       all partitions, available partitions). By default the same as in the Java client: see
       DefaultPartitioner.
     - `partitioner_rack_aware=False`: Send records without a key only to partitions whose leader is
-      in client_rack, if there is one (KIP-1123). No effect with a partitioner of your own.
+      in client_rack, if there are such partitions (KIP-1123). No effect with a partitioner of your
+      own.
     - `compression_type=None`: Codec with which batches are compressed; None: not compressed.
     - `compression_level=None`: Level of the codec, if it has levels; None for the codec's default.
     - `max_batch_size=16384`: Size in bytes at which a batch is full. By default, full batches grow
@@ -164,7 +166,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     - `max_in_flight_requests_per_connection=5`: Maximum number of in-flight requests to each
       broker; at most 5 with idempotence.
     - `interceptors=()`: Interceptors that get the records before they are sent, and may change
-      them; called in this order.
+      them; called in the order of the list.
     - `metrics_collector=None`: Is called with the outcome of each batch.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
       they return the addresses of all other brokers. The port is 9092 if none is given. A function
@@ -173,8 +175,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -237,8 +239,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
@@ -423,6 +425,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         `timeout`; to limit the wait, call `stop(timeout)` inside the block.
         """
         refuse_other_loop(self._loop, type(self).__name__)
+        deadline = self._deadline(timeout)
         self._closed = True
         if self._is_stopped:
             return
@@ -432,7 +435,6 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             lambda: ProducerClosed("the producer was stopped")
         )
         self.client.refuse_waiters(ProducerClosed("the producer was stopped"))
-        deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
             try:
                 if self._transactions is not None:
@@ -442,6 +444,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("Stopped before everything was delivered: %r", error)
         await self._shut(deadline)
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        if timeout is None:
+            return None
+        return self._loop.time() + as_number("timeout", timeout, "a number of seconds, or None")
 
     async def _deliver_rest(self, deadline: float | None) -> None:
         """Wait until all records are delivered or have failed. After `_LONG_STOP` seconds log what
@@ -567,9 +574,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         else:
             # An iterator can be read only once, so convert `headers` to a sequence here.
             pairs = as_headers(headers) if headers else ()
-        future: Future[RecordMetadata] | None = self._append(
-            topic, value, key, partition, timestamp_ms, pairs
-        )
+        try:
+            future: Future[RecordMetadata] | None = self._append(
+                topic, value, key, partition, timestamp_ms, pairs
+            )
+        except TypeError:
+            check_topic(topic)  # a list, for example, is not hashable
+            raise
         if future is None:
             return await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return future
@@ -601,9 +612,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 return await (await self._send_suspended(rest, topic, partition, timestamp_ms))
         else:
             pairs = as_headers(headers) if headers else ()
-        future: Future[RecordMetadata] | None = self._append(
-            topic, value, key, partition, timestamp_ms, pairs, True
-        )
+        try:
+            future: Future[RecordMetadata] | None = self._append(
+                topic, value, key, partition, timestamp_ms, pairs, True
+            )
+        except TypeError:
+            check_topic(topic)  # a list, for example, is not hashable
+            raise
         if future is None:
             future = await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return await future
@@ -673,7 +688,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         number: int,
     ) -> Future[RecordMetadata]:
         record = checked_record(topic, value, key, timestamp_ms, headers, self._given)
-        partition = as_number(partition)
+        partition = partition_number(partition)
         deadline = self._loop.time() + self._given.max_block
         need = record_bound(record.key, record.value, record.headers)
         queues, waited = await self._wait_for_memory(topic, partition, need, deadline)
@@ -791,7 +806,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future: Any = self._append(
                 record.topic, value, key, record.partition, record.timestamp_ms, pairs
             )
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            # A serializer raises CancelledError if it awaits a cancelled task.
             interception.acknowledge(record, None, error)
             raise
         if future is None:
@@ -843,7 +859,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 )
             else:
                 pairs, rest = as_headers(headers), None
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             interception.acknowledge(record, None, error)
             raise
         if rest is not None:
@@ -924,7 +940,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
-        partition = as_number(partition)
+        partition = partition_number(partition)
         check_batch(batch, topic, self._given)
         deadline = self._loop.time() + self._given.max_block
         queues, waited = await self._wait_for_memory(topic, partition, batch.size(), deadline)
@@ -1039,7 +1055,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
-        deadline = None if timeout is None else self._loop.time() + timeout
+        deadline = self._deadline(timeout)
         with self._sender.meter.flushing():
             await self._message_accumulator.flush(deadline)
 

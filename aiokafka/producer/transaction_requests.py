@@ -422,7 +422,7 @@ def as_offsets(offsets: Any) -> Offsets:
         raise WrongOffsets(f"offsets: must be a dict, not {type(offsets).__name__}")
     found: Offsets = {}
     for partition, value in offsets.items():
-        tp = as_partition(partition)
+        tp = as_partition(partition, "Key should be TopicPartition instance in offsets")
         try:
             offset, metadata, epoch = split_offset(value)
         except ValueError as error:

@@ -562,7 +562,7 @@ class _DecoderWriter(Source):
         assert element is not None
         path += "[]"
         if element.kind in INTEGERS:
-            # `struct` raises for a count that is too large before it allocates memory.
+            # If the count is too large, `struct` raises before it allocates memory.
             with self.block(f"if {count} < 0:"):
                 self.line(f"raise bad_length({path!r}, {count}, size - pos)")
             self._integers = element.code, target, count

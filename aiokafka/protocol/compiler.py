@@ -167,7 +167,8 @@ def generated_versions(api: str, cls: type[Message]) -> tuple[int, ...]:
 def generated(name: str, cls: type[Message], version: int) -> Callable[..., Any] | None:
     """Return the function `name` that the build has generated, None if there is none.
 
-    Without generated functions, compiling would take much of the time to a client's first record.
+    Without generated functions, compiling would take much of the time from the start of a client to
+    its first record.
     """
     api = cls.__name__.removesuffix("Request").removesuffix("Response")
     role = GENERATED.get(api)

@@ -301,7 +301,7 @@ class Exchange:
         """The in-flight requests, the oldest first; only the Exchange changes the queue."""
         name = b"" if client_id is None else client_id.encode()
         # The start of a request frame: zero bytes in place of `_HEAD`, and the client id, which has
-        # an int16 length even in flexible versions. Flexible versions have tagged fields after it.
+        # an int16 length even in flexible versions. In flexible versions, tagged fields follow.
         head = bytes(_HEAD.size) + _INT16.pack(-1 if client_id is None else len(name)) + name
         self._heads = (head, head + b"\0")
         self._padded: set[_Plan] = set()
@@ -457,7 +457,7 @@ def _decode_old_api_versions(
     in the requested version. Raises KafkaProtocolError for all other responses.
 
     A broker that does not support the requested version responds in version 0 (KIP-511). But a
-    gateway may convert that response to the requested version, so try that version first. Bytes of
+    gateway may convert that response to the requested version, which is tried first. Bytes of
     version 0 cannot be decoded as a later version: in versions 1 and 2 the throttle time is missing
     at the end, and for version 3 and later the first byte of the key count (0) is a null array.
     """

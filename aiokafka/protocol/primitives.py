@@ -114,8 +114,8 @@ def unsupported(message: Struct, name: str, version: int) -> UnsupportedVersionE
 
 
 class Packers(dict[int, Any]):
-    """The `pack` functions of arrays of integers, by the number of elements. Only those for less
-    than 64 elements are kept."""
+    """The `pack` functions of arrays of integers, by the number of elements. Functions for 64 or
+    more elements are not kept."""
 
     def __init__(self, integer: str) -> None:
         self._integer = integer
@@ -141,8 +141,9 @@ def bad_value(path: str, value: int) -> KafkaProtocolError:
 
 
 class Unpackers(dict[int, Any]):
-    """The `unpack_from` functions of arrays of integers, with the fields after them (`behind`, as
-    `struct` codes), by the number of elements. Only those for less than 64 elements are kept."""
+    """The `unpack_from` functions of an array of integers and the fields after the array (`behind`,
+    as `struct` codes), by the number of elements. Functions for 64 or more elements are not
+    kept."""
 
     def __init__(self, integer: str, behind: str) -> None:
         self._integer = integer

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka._arguments import as_flag, as_having, as_instance
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._metadata.leader_votes import LeaderVotes
@@ -265,11 +266,11 @@ class RangeReader:
         sizes: OffsetSizes | None = None,
     ) -> None:
         self.losses: list[DataLoss] = []
-        self._client = client
+        self._client = as_having("client", client, "config", "an AIOKafkaClient")
         self._log = SubjectLog(log, f"RangeReader of {client!r}")
-        self._read_committed = read_committed
-        self._fail_on_data_loss = fail_on_data_loss
-        self._check_crcs = check_crcs
+        self._read_committed = as_flag("read_committed", read_committed)
+        self._fail_on_data_loss = as_flag("fail_on_data_loss", fail_on_data_loss)
+        self._check_crcs = as_flag("check_crcs", check_crcs)
         self._limits = RangeLimits.checked(
             max_bytes=max_bytes,
             max_partition_bytes=max_partition_bytes,
@@ -280,7 +281,7 @@ class RangeReader:
         )
         self._loop = asyncio.get_running_loop()
         config, now = client.config, self._loop.time()
-        sizes = sizes or OffsetSizes()
+        sizes = OffsetSizes() if sizes is None else as_instance("sizes", sizes, OffsetSizes)
         self._states = [
             RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max), sizes)
             for r in checked(ranges)

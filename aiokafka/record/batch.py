@@ -48,10 +48,10 @@ class SpareBuffers:
     Without reuse, the memory allocator returns large buffers to the system, and requests them
     again: for records of 1 KiB, the page faults cost as much CPU time as copying the records.
 
-    Owns the buffers. These, and the unused parts of the buffers that batches have taken, have at
-    most `limit` bytes in total. Otherwise small batches that wait for a slow broker could hold many
-    times the memory that `buffer_memory` counts for them: each of them could take a large buffer
-    that a batch for another broker has returned.
+    Owns the spare buffers. They and the unused parts of taken buffers have at most `limit` bytes in
+    total. Without this limit, small batches that wait for a slow broker could hold many times the
+    memory that `buffer_memory` counts for them: each batch could take a large buffer that a batch
+    for another broker has returned.
     """
 
     def __init__(self, limit: int) -> None:
@@ -251,7 +251,7 @@ class RecordBatchBuilder:
         if type(self._buffer) is not bytearray:
             # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
-        # Each step copies the records so far, so take large steps. `pack` releases the rest.
+        # Each step copies the records so far, so take large steps. `pack` releases unused memory.
         capacity = min(_CAPACITY_STEP * max(size, self._capacity), max(size, self.size_limit))
         if self._spare is not None and self._capacity <= _MOST_SPARE < capacity:
             buffer = self._spare.take()

@@ -137,8 +137,9 @@ def check_level(codec: int, level: int | None) -> None:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`. `level`: None for the default level; the caller has checked other levels by
-    `check_level`. Raises UnsupportedCodecError if the codec is unknown or not available."""
+    """Compress `data`. `level` is None for the default level, or a level that the caller has
+    checked with `check_level`. Raises UnsupportedCodecError if the codec is unknown or not
+    available."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise UnsupportedCodecError(f"unknown compression codec {codec}")
@@ -241,8 +242,8 @@ def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]:
-    """Yield the decompressed members of a gzip file after the first. `room`: how many bytes these
-    members may have in total; `limit`: the number in the error that is raised if they have more.
+    """Yield the decompressed members of a gzip file after the first. If they have more than `room`
+    bytes in total, raise an error that names `limit`, the limit of the whole file.
 
     If the bytes after a member do not begin another member, they are ignored, as in Java's
     GZIPInputStream: some tools pad with zeros. The record count of the batch shows whether records

@@ -232,8 +232,8 @@ def build_message_set(
     """Build a message set of (timestamp, key, value) records; with a `codec`, one wrapper message
     with the compressed records.
 
-    Offsets start at 0; the broker replaces them. Raises IllegalArgumentError for another magic than
-    0 and 1 and without records, UnsupportedCodecError for zstd or a missing codec.
+    Offsets start at 0; the broker replaces them. Raises IllegalArgumentError if `magic` is not 0 or
+    1, or if there are no records; UnsupportedCodecError for zstd or a missing codec.
     """
     if magic not in (0, 1):
         raise IllegalArgumentError(f"message sets have magic 0 or 1, not {magic}")
@@ -255,8 +255,8 @@ def build_message_set(
 def wrap_messages(
     magic: int, plain: bytes, last_offset: int, newest: int, codec: int, level: int | None = None
 ) -> bytes:
-    """Compress the message set `plain` into a wrapper message with its last offset and its highest
-    timestamp (`newest`)."""
+    """Compress the message set `plain` into a wrapper message. `last_offset` and `newest` are the
+    last offset and the highest timestamp in `plain`, which the wrapper gets."""
     packed = compress(codec, plain, level)
     if codec == LZ4 and magic == 0:
         packed = _break_lz4_header(packed)

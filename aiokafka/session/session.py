@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Generic
 
 import aiokafka
+from aiokafka._arguments import as_having, as_int, as_milliseconds
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
@@ -147,17 +148,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         stop_timeout_ms: float = 5000,
     ) -> None:
         _check_clients(consumer, producer)
-        _check_count("max_records", max_records, 1)
-        _check_count("retries", retries, 0)
-        _check_time("linger_ms", linger_ms)
-        _check_time("stop_timeout_ms", stop_timeout_ms)
         self.consumer = consumer
         self.producer = producer
         self._log = SubjectLog(log, f"TransactionalSession of {producer!r}")
-        self._max_records = max_records
-        self._linger = linger_ms / 1000
-        self._retries = retries
-        self._stop_timeout = stop_timeout_ms / 1000
+        self._max_records = as_int("max_records", max_records, 1)
+        self._linger = as_milliseconds("linger_ms", linger_ms) / 1000
+        self._retries = as_int("retries", retries, 0)
+        self._stop_timeout = as_milliseconds("stop_timeout_ms", stop_timeout_ms) / 1000
         self._listener = SessionListener(self)
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._pause = 0.0
@@ -585,6 +582,8 @@ def _can_retry(error: BaseException) -> bool:
 def _check_clients(
     consumer: aiokafka.AIOKafkaConsumer, producer: aiokafka.AIOKafkaProducer
 ) -> None:
+    as_having("consumer", consumer, "getmany", "an AIOKafkaConsumer")
+    as_having("producer", producer, "send", "an AIOKafkaProducer")
     if consumer.group_id is None:
         raise KafkaConfigurationError("consumer: needs group_id, under which positions are kept")
     if consumer.enable_auto_commit:
@@ -598,13 +597,3 @@ def _check_clients(
         )
     if producer.transactional_id is None:
         raise KafkaConfigurationError("producer: needs transactional_id")
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name}={value!r}: must be an integer of at least {least}")
-
-
-def _check_time(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ValueError(f"{name}={value!r}: must be a number of milliseconds, 0 or more")

@@ -353,9 +353,9 @@ class Acknowledgements:
             self.settle([made], renewed(acquisition.failure))
             return
         if is_delivered:
-            # Do not extend a RENEW to the next offset: an acknowledgement replaces the RENEW of its
-            # offset only if it has a later number. If a lock was renewed, create a separate
-            # acknowledgement for each offset, because the locks expire at different times.
+            # A RENEW has a single offset: with several, an acknowledgement of one of the offsets
+            # would replace the whole RENEW (`without_overlaps`). If a lock was renewed, create a
+            # separate acknowledgement for each offset, because the locks expire at different times.
             is_last = type_ != AcknowledgeType.RENEW and not acquisition.is_renewed
             acquisition.growing = made if is_last else None
         acquisition.session.enqueue(made)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import aiokafka
+from aiokafka._arguments import as_number, record_limit, stop_limit
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.options import (
@@ -23,7 +24,7 @@ from aiokafka._config.options import (
 from aiokafka._config.share import ShareConsumerConfig
 from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
-from aiokafka._partitions import record_limit, stop_limit, topic_names
+from aiokafka._partitions import topic_names
 from aiokafka._tasks import TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry import Reporting
 from aiokafka._typing import (
@@ -128,7 +129,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     - `group_id`: Share group to join. All members of the group consume the same records, each
       record once.
     - `share_acknowledgement_mode="implicit"`: implicit: a call of getone or getmany accepts the
-      records that the same task got from its call before. explicit: the application acknowledges
+      records that the same task got from its previous call. explicit: the application acknowledges
       each record, with acknowledge() or processing().
     - `share_acquire_mode="batch_optimized"`: batch_optimized: a fetch may acquire more records than
       max_poll_records, because the broker acquires whole batches. record_limit: a fetch never
@@ -161,7 +162,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     - `default_api_timeout_ms=60000`: Timeout of calls that have no timeout argument.
     - `check_crcs=True`: Verify the checksum of every fetched batch.
     - `interceptors=()`: Interceptors that get the records before they are returned, and may change
-      them; called in this order.
+      them; called in the order of the list.
     - `metrics_collector=None`: Is called after fetches, for returned records, and after
       acknowledgements.
     - `bootstrap_servers="localhost"`: Brokers to connect to first, or a function that returns them;
@@ -171,8 +172,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     - `client_dns_lookup="use_all_dns_ips"`: use_all_dns_ips: connect to the names in
       bootstrap_servers as they are. resolve_canonical_bootstrap_servers_only: replace each name by
       the canonical host names of its addresses, which Kerberos needs for an alias (KIP-235).
-    - `bootstrap_resolve_timeout_ms=0`: Time for which start() resolves the names in
-      bootstrap_servers again and again until one of them has an address (KIP-909); 0: once.
+    - `bootstrap_resolve_timeout_ms=0`: Time for which start() repeats the look-up of the names in
+      bootstrap_servers until one of them has an address (KIP-909); 0: a single look-up.
     - `client_id`: Name of the client in the broker's logs, quotas and metrics; None for the
       default.
     - `request_timeout_ms=40000`: Time to wait for the response to a request.
@@ -235,8 +236,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
       of their principals.
     - `sasl_kerberos_domain_name=None`: Host name in the principal of the broker, for GSSAPI; by
       default the host name of the connection.
-    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; the default is that of the
-      ticket cache, or the first one of the keytab.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default the principal
+      of the ticket cache, or the first principal of the keytab.
     - `sasl_kerberos_keytab=None`: Path of a keytab with which tickets are obtained, for GSSAPI; by
       default the environment variables KRB5CCNAME and KRB5_CLIENT_KTNAME apply.
     - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
@@ -600,14 +601,19 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         records arrive in time, or when `stop()` is called. Acknowledges like `getone()`. A
         cancelled call consumes nothing.
 
-        Raises ValueError for a wrong `max_records` or `timeout_ms`, and the errors of `getone()`.
+        Raises ValueError or TypeError for a wrong `max_records` or `timeout_ms`, and the errors of
+        `getone()`.
         Records before an error are returned first; the next call raises the error.
         """
         limit = min(record_limit(max_records, None), self._given.max_poll_records)
         if limit < 0:
             limit = self._given.max_poll_records
-        if math.isnan(timeout_ms):
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+        try:
+            is_wrong = math.isnan(timeout_ms)
+        except (TypeError, OverflowError):
+            is_wrong = True
+        if is_wrong:
+            as_number("timeout_ms", timeout_ms, "a number of milliseconds")
         await self._begin_call()
         try:
             with self._undecodable():

@@ -228,8 +228,8 @@ class ClassicGroup:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
-            # The new leader must not compute an assignment. With KIP-814 the response says so by
-            # SkipAssignment. An older response names the previous member id as the leader.
+            # The new leader must not compute an assignment. With KIP-814 the response has the field
+            # SkipAssignment for that. An older response names the previous member id as the leader.
             answer.skip_assignment = request.knows_skip
             answer.members = list(self.members.values()) if request.knows_skip else []
             if not request.knows_skip:
@@ -330,7 +330,8 @@ class ClassicGroup:
         self.script.wake()
 
     def _choose_protocol(self) -> str:
-        """Return the protocol that most members prefer, among those that all members support."""
+        """Return the protocol with the most votes. Each member votes for the first protocol in its
+        list that all members support."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
             next(name for name, _ in member.protocols if name in common)

@@ -37,7 +37,8 @@ class Reply:
 
 @dataclass(slots=True)
 class DeferredReply:
-    """A coroutine whose result is or becomes the reply; the connection runs it in a task."""
+    """A coroutine (`work`) whose result is the reply, or is converted to the reply by `finish`. The
+    connection runs the coroutine in a task."""
 
     work: Coroutine[Any, Any, Any]
     finish: Callable[[Any], Reply] | None = None

@@ -126,7 +126,7 @@ class Controller:
 
     def broker_stopped(self, node_id: int) -> None:
         """End the session of a broker that has stopped or is isolated: after `session_timeout`, or
-        at once if that is 0. A controller then unregisters the broker."""
+        at once if the timeout is 0. A controller then unregisters the broker."""
         node = self._state.nodes[node_id]
         if node.registered and self.session_timeout > 0:
             self._end_session(node_id)

@@ -263,7 +263,8 @@ class PartitionLog:
         self.wake()
 
     def _single(self, record: ConsumerRecord[bytes | None, bytes | None], batch: Batch) -> Batch:
-        """Return a batch with one record of `batch`, and its producer id and sequence number."""
+        """Return a batch with only `record`, a record of `batch`. The producer id is that of
+        `batch`, the sequence number that of the record."""
         item = (record.timestamp, record.key, record.value, record.headers)
         sequence = batch.base_sequence
         if sequence >= 0:

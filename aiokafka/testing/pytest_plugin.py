@@ -190,8 +190,8 @@ def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
 
 
 def _define() -> dict[str, Any]:
-    """Return the fixtures by name. Async fixtures need the decorator of pytest-asyncio if that is
-    installed, else the decorator of pytest.
+    """Return the fixtures by name. If pytest-asyncio is installed, async fixtures need its
+    decorator, otherwise the decorator of pytest.
     """
     try:
         fixture: Any = importlib.import_module("pytest_asyncio").fixture

@@ -150,7 +150,7 @@ class FakeSchemaRegistry:
         references: Iterable[Mapping[str, Any]] = (),
     ) -> int:
         """Register a schema without HTTP, and return its id. `references`: mappings with name,
-        subject and version. Raises ValueError for what the registry refuses."""
+        subject and version. Raises ValueError if the registry rejects the schema."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         body = {"schema": text, "schemaType": schema_type, "references": [*map(dict, references)]}
         try:

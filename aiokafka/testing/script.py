@@ -155,9 +155,9 @@ class Interception:
         return self._api_key is None or self._api_key == context.api_key
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
-        """Count a request, and return the action or response for it: the one given to
-        :meth:`FakeCluster.intercept`, or the result of the handler, awaitable if the handler is
-        ``async``."""
+        """Count a request, and return the action or response that was passed to
+        :meth:`FakeCluster.intercept`. If a function was passed, return its result, an awaitable if
+        the function is ``async``."""
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()

@@ -187,8 +187,8 @@ _WITHOUT_EPOCHS: tuple[tuple[int, Change], ...] = (
 )
 
 SERVERS: dict[str, Server] = {
-    # Sources for the APIs: oliveigah/klife#13, for newer versions of Fetch and Metadata
-    # twmb/franz-go#1312, for API keys from 15 on Azure/azure-event-hubs-for-kafka#69 and #209.
+    # Sources for the APIs: oliveigah/klife#13; twmb/franz-go#1312 (newer versions of Fetch and
+    # Metadata); Azure/azure-event-hubs-for-kafka#69 and #209 (API keys from 15 on).
     # Source for the settings: "Apache Kafka client configurations for Azure Event Hubs".
     "event-hubs": Server(
         apis="""

@@ -178,8 +178,8 @@ class ShareGroup:
 
     def remove(self, member_id: str) -> None:
         """Remove a member. The members with the same subscription take over its partitions at their
-        next heartbeats. The partitions' leaders release the records that the member has acquired
-        only at the end of its share session."""
+        next heartbeats. Records that the member has acquired are released later, when its share
+        session ends."""
         member = self.members.pop(member_id)
         _cancel(member.expiry)
         self.target.pop(member_id, None)

@@ -251,7 +251,7 @@ class SharePartition:
 
     Owns: the start offset, the states and acquisition locks of the records between the start and
     the end, and the timer that releases locks. The methods raise RefusedError for acknowledgements
-    that Kafka rejects; these change nothing.
+    that Kafka rejects; a rejected acknowledgement changes nothing.
 
     Args:
         start: The start offset, if `stored` is uninitialized.
@@ -259,7 +259,7 @@ class SharePartition:
         leader_epoch: Leader epoch of the broker that keeps this object.
         settings: Returns the current settings of the group.
         place: Topic and partition.
-        events: Every change of records is appended to these.
+        events: The list to which every change of records is appended.
     """
 
     def __init__(
@@ -741,8 +741,8 @@ class SharePartition:
         del self._batches[:index]
 
     def _last_terminal(self) -> int | None:
-        """Return the end of the records at the beginning, without a gap or an unfinished record in
-        between, that are never delivered again; None if the first record is unfinished."""
+        """Return the last offset before the first gap or the first record that may be delivered
+        again; None if there is no earlier record."""
         found: int | None = None
         for batch in self._batches:
             if self._has_gaps and self._gaps is not None and batch.last >= self._gaps[0]:

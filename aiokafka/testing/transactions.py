@@ -398,7 +398,7 @@ class Transactions:
         known.expiry = loop.call_later(seconds, self._expire, known)
 
     def resume(self) -> None:
-        """Start the timers of open transactions again, each with the rest of its timeout."""
+        """Start the timers of open transactions again, each with its remaining timeout."""
         for known in self.by_id.values():
             if known.state is TransactionState.ONGOING:
                 age = _clock.wall_time() - known.started_at_ms / 1000

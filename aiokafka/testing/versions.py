@@ -121,8 +121,9 @@ _REFUSED_PRODUCE_VERSIONS = 3
 
 @dataclass(frozen=True)
 class BrokerProfile:
-    """What a fake broker imitates: a release of Kafka, or another server with Kafka's protocol,
-    such as Azure Event Hubs, with its API versions, features and differences from Kafka."""
+    """The API versions, features and differences from Kafka of the server that a fake broker
+    imitates: a release of Kafka, or another server with Kafka's protocol, such as Azure Event
+    Hubs."""
 
     name: str
     """One of :data:`RELEASES`."""

@@ -393,9 +393,9 @@ async def test_wrong_arguments() -> None:
         for call in (admin.topics.describe, admin.topics.delete, admin.topics.wait_until_ready):
             with pytest.raises(TypeError, match="topics: must be several"):
                 await call("t")
-            with pytest.raises(TypeError, match=r"topics: 7: must be a name"):
+            with pytest.raises(TypeError, match=r"topics: .*must be .*name"):
                 await call([7])  # type: ignore[list-item]
         with pytest.raises(ValueError, match="given once"):
             await admin.topics.create([NewTopic("t", 1, 1), NewTopic("t", 2, 1)])
-        with pytest.raises(TypeError, match="must be an int or a NewPartitions"):
+        with pytest.raises(TypeError, match="topics: t='3': must be an integer or a NewPartitions"):
             await admin.topics.create_partitions({"t": "3"})  # type: ignore[dict-item]

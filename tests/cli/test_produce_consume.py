@@ -177,18 +177,48 @@ def test_a_transaction_that_fails_is_aborted(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_many_lines_go_where_single_records_go(cli: Cli, tmp_path: Path) -> None:
-    """Lines are sent as batches, JSON lines one by one."""
-    for topic in ("lines", "json"):
+    """Lines of long files are sent as batches, those of short files one by one."""
+    for topic in ("lines", "json", "single"):
         cli.served.topic(topic, 3)
     pairs = [(f"k{number % 70}", f"v{number}") for number in range(3000)]
+    lines = [f"{key}:{value}\n" for key, value in pairs]
     file = tmp_path / "in"
-    file.write_text("".join(f"{key}:{value}\n" for key, value in pairs))
+    file.write_text("".join(lines))
     cli("produce", "lines", str(file), "-K", ":", "-X", "max_batch_size=2000")
+    short = [tmp_path / f"{start}" for start in range(0, len(lines), 50)]
+    for start, each in enumerate(short):
+        each.write_text("".join(lines[start * 50 : start * 50 + 50]))
+    cli("produce", "single", *map(str, short), "-K", ":")
     file.write_text("".join(json.dumps({"key": k, "value": v}) + "\n" for k, v in pairs))
-    cli("produce", "json", str(file), "--json")
+    cli("produce", "json", str(file), "--json", "-X", "max_batch_size=2000")
     for partition in range(3):
         found = cli.served.values("lines", partition)
         assert found == cli.served.values("json", partition) != []
+        assert found == cli.served.values("single", partition)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_json_lines_may_differ_in_every_field(cli: Cli, tmp_path: Path, count: int) -> None:
+    """Also if there are so many that they are sent as batches."""
+    cli.served.topic("t", 3)
+    file = tmp_path / "in"
+    records: list[dict[str, Any]] = [
+        {"key": "k", "value": "a", "partition": 2, "timestamp": 1000},
+        {"value": "b", "partition": 2, "headers": {"h": "1", "i": None}},
+        {"key": "k", "value": None, "partition": 1},
+        {"value_base64": "/w==", "partition": 2, "timestamp": 2000.7},
+        {"key": "", "value": "", "partition": 1, "headers": [["h", {"base64": "/w=="}]]},
+    ]
+    file.write_text("".join(json.dumps(each) + "\n" for each in records) * count)
+    cli("produce", "t", str(file), "--json", "--keep-partitions")
+    found = cli("consume", "t", "-e", "--json", "-p", "1,2").rows
+    two = [each for each in found if each["partition"] == 2]
+    assert [each.get("value") for each in two] == ["a", "b", None] * count
+    assert [each["timestamp"] for each in two[::3]] == [1000] * count
+    assert [each["timestamp"] for each in two[2::3]] == [2000] * count
+    assert two[1]["headers"] == [["h", "1"], ["i", None]] and two[1]["timestamp"] > 2000
+    one = [(each["key"], each["value"]) for each in found if each["partition"] == 1]
+    assert one == [("k", None), ("", "")] * count
 
 
 @pytest.mark.parametrize("count", [3, 300])
@@ -215,7 +245,7 @@ def test_of_many_lines_the_one_that_is_too_large_is_named(cli: Cli, tmp_path: Pa
     file.write_text("\n".join(lines))
     done = cli.run("produce", "t", str(file), "-K", ":")
     assert done.code == 1
-    assert "record 200 was not delivered" in done.err and done.err.count("\n") == 1
+    assert f"{file}:200: record not delivered" in done.err and done.err.count("\n") == 1
 
 
 def test_what_is_not_delivered_is_named(cli: Cli, lines: str) -> None:
@@ -223,7 +253,7 @@ def test_what_is_not_delivered_is_named(cli: Cli, lines: str) -> None:
     cli.served.cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError))
     done = cli.run("produce", "t", lines)
     assert done.code == 4
-    assert "record 1 was not delivered" in done.err and done.err.count("\n") == 1
+    assert f"{lines}:1: record not delivered" in done.err and done.err.count("\n") == 1
 
 
 def test_a_record_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
@@ -232,7 +262,7 @@ def test_a_record_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
     file.write_text(f"a\nb\n{'x' * 2_000_000}\nc\n")
     done = cli.run("produce", "t", str(file))
     assert done.code == 1
-    assert "record 3 was not delivered" in done.err and done.err.count("\n") == 1
+    assert f"{file}:3: record not delivered" in done.err and done.err.count("\n") == 1
     assert printed(cli, "t") == ["a", "b"]
 
 
@@ -293,7 +323,7 @@ def test_the_line_of_a_batch_that_is_too_large_is_named(cli: Cli, tmp_path: Path
     file.write_text("a\n" * 250 + "x" * 2_000_000 + "\n" + "b\n" * 250)
     done = cli.run("produce", "t", str(file))
     assert done.code == 1
-    assert "record 251 was not delivered" in done.err and done.err.count("\n") == 1
+    assert f"{file}:251: record not delivered" in done.err and done.err.count("\n") == 1
     assert printed(cli, "t") == ["a"] * 250
 
 
@@ -310,7 +340,7 @@ def test_a_batch_that_fails_names_its_first_line(cli: Cli, tmp_path: Path) -> No
     cli.served.cluster.intercept(ProduceRequest, second)
     done = cli.run("produce", "t", str(file), *small)
     assert done.code == 4 and done.err.count("\n") == 1
-    number = int(re.findall(r"record (\d+) was not delivered", done.err)[0])
+    number = int(re.findall(r"in:(\d+): record not delivered", done.err)[0])
     assert number == len(cli.served.values("t")) + 1 > 1
 
 
@@ -425,8 +455,17 @@ def test_groups_describe_tells_each_command_from_programs_and_other_commands(cli
         for reader in readers:
             reader.send_signal(signal.SIGINT)
             reader.communicate(timeout=30)
-    assert [row["client_id"] for row in rows] == ["aiokafka-cli", "aiokafka-cli"]
-    assert len({row["member"] for row in rows}) == 2
+    assert {row["client_id"] for row in rows} == {f"aiokafka-cli-{each.pid}" for each in readers}
+
+
+@pytest.mark.parametrize("group", ["--group", "--share-group"])
+def test_a_client_id_that_the_user_gives_gets_no_number(cli: Cli, lines: str, group: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines)
+    cli("configs", "alter", "group:g", "share.auto.offset.reset=earliest")
+    cli("consume", "t", group, "g", "--count", "1", "-X", "client_id=aiokafka-cli")
+    requests = cli.served.cluster.requests()
+    assert {each.context.client_id for each in requests} == {"aiokafka-cli"}
 
 
 def test_a_reader_that_stops_gets_nothing_committed_that_it_did_not_take(

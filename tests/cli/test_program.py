@@ -123,6 +123,31 @@ def test_the_help_of_produce_imports_no_record_batches() -> None:
     assert "aiokafka.record" not in done.stderr
 
 
+def test_commands_import_only_what_they_need(cli: Cli, tmp_path: Path) -> None:
+    """A producer asks for the size of batches itself, files are read without a thread, tables are
+    printed without the modules of other formats."""
+    cli.served.topic("t")
+    lines = tmp_path / "lines"
+    lines.write_text("line\n" * 1000)
+    for arguments in (["produce", "t", str(lines)], ["topics", "list"]):
+        program = (
+            f"import sys; from aiokafka.cli import main; main({arguments}); "
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            env=environment(cli.served),
+            cwd=ROOT,
+        )
+        loaded = set(done.stderr.split())
+        assert "aiokafka.client" in loaded
+        assert not {"csv", "difflib", "concurrent.futures.thread"} & loaded
+        assert ("aiokafka.admin" in loaded) == ("topics" in arguments)
+    assert len(cli.served.values("t")) == 1000
+
+
 def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['click'] = None; sys.argv = ['aiokafka', 'info']\n"

@@ -58,7 +58,6 @@ def test_a_java_client_logs_in_the_same_way() -> None:
         )
     )
     assert client_options(found) == {
-        "client_id": "aiokafka-cli",
         "bootstrap_servers": "a:1,b:2",
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "SCRAM-SHA-256",

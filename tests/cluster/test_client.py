@@ -7,9 +7,12 @@ import gc
 import socket
 import warnings
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
@@ -166,6 +169,18 @@ async def test_close_may_be_called_any_time(cluster: FakeCluster) -> None:
     await client.close()
     with pytest.raises(IllegalStateError, match=r"stopped|closed"):
         await client.send(0, MetadataRequest(topics=[]))
+
+
+@pytest.mark.parametrize(
+    "make", [AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaAdminClient]
+)
+async def test_close_before_the_first_connection_does_not_suspend(make: Any) -> None:
+    """As in aiokafka 0.14: in kstreams' tests, whose consumers are never started, no other task may
+    run during `stop()`."""
+    client = make(bootstrap_servers="127.0.0.1:1")
+    call = client.close() if isinstance(client, AIOKafkaClient) else client.stop()
+    with pytest.raises(StopIteration):
+        call.send(None)
 
 
 async def test_close_fails_requests_in_flight(cluster: FakeCluster) -> None:

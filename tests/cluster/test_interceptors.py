@@ -133,6 +133,23 @@ async def test_failures_are_told(cluster: FakeCluster) -> None:
     assert [metadata for _, metadata, _ in notes.outcomes] == [None, None]
 
 
+@pytest.mark.parametrize("interceptor", [Adds, AddsLater])
+async def test_serializers_that_await_what_was_cancelled(
+    cluster: FakeCluster, interceptor: type[Adds]
+) -> None:
+    async def serialize(_: bytes | None) -> bytes:
+        await cancelled()
+        return b""
+
+    notes = interceptor(b"")
+    async with new_producer(cluster, interceptors=[notes], value_serializer=serialize) as producer:
+        with pytest.raises(asyncio.CancelledError):
+            await producer.send(TOPIC, b"value", partition=0)
+    ((record, metadata, error),) = notes.outcomes
+    assert (record.value, metadata) == (b"value", None)
+    assert isinstance(error, asyncio.CancelledError)
+
+
 async def test_a_cancelled_send_has_sent_nothing(cluster: FakeCluster) -> None:
     class Waits(ProducerInterceptor):
         async def on_send(self, record: ProducerRecord) -> None:  # type: ignore[override]
@@ -279,6 +296,24 @@ async def test_outcomes_are_told_in_the_context_of_their_send(cluster: FakeClust
             await producer.send(TOPIC, b"%d" % number, partition=0)
         variable.set(9)
     assert seen == [(b"0", 0), (b"1", 0), (b"2", 1), (b"3", 1)]
+
+
+async def test_context_variables_that_cannot_be_compared(cluster: FakeCluster) -> None:
+    """Such as arrays of numpy. `send` raised the error of the comparison, but had sent the
+    record."""
+
+    class Incomparable:
+        def __eq__(self, _: object) -> bool:
+            raise ValueError("ambiguous")
+
+    variable: ContextVar[Incomparable] = ContextVar("variable")
+    notes = Adds(b"")
+    async with new_producer(cluster, interceptors=[notes], linger_ms=10) as producer:
+        for number in range(3):
+            variable.set(Incomparable())
+            await producer.send(TOPIC, b"%d" % number, partition=0)
+    assert [record.value for record, _, _ in notes.outcomes] == values(cluster)
+    assert values(cluster) == [b"0", b"1", b"2"]
 
 
 async def test_an_outcome_is_told_before_send_and_wait_returns(cluster: FakeCluster) -> None:

@@ -554,6 +554,27 @@ async def test_a_commit_ends_with_unsubscribe_though_its_partition_comes_back(
     assert cluster.groups.committed("g", "t") == 4
 
 
+@pytest.mark.parametrize("passed", ["a skipped record", "a transaction marker"])
+async def test_a_commit_after_a_rebalance_does_not_fail_for_offsets_that_no_record_was_returned_for(
+    cluster: FakeCluster, start: Start, passed: str
+) -> None:
+    await cluster.create_topic("t")
+    options = EAGER | {"value_deserializer": int, "on_deserialization_error": "skip"}
+    first = await start(cluster, "t", **options)
+    fill(cluster, 0, 2)
+    assert len(await read(first, 2)) == 2
+    await first.commit()
+    if passed == "a skipped record":
+        cluster.log("t").extend([(None, b"not a number", ())])
+    else:
+        cluster.log("t").add_marker(1, 0, commit=True)
+    async with timeout(10):
+        while await first.position(T0) < 3:
+            assert await first.getmany(timeout_ms=10) == {}
+    await start(cluster, "t", **options)
+    await first.commit()
+
+
 @pytest.mark.parametrize(
     "options", [COOPERATIVE, EAGER, BY_COORDINATOR], ids=["cooperative", "eager", "consumer"]
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import CommitFailedError
@@ -409,6 +410,31 @@ async def test_a_commit_after_a_rebalance_fails_only_for_records_that_were_retur
         gate.opened.set()
         assert T0 not in await call  # an eager member has given up all partitions
         await one.commit()
+
+
+@pytest.mark.parametrize("reads", ["many", "one"])
+async def test_a_rebalance_does_not_wait_for_intercepted_records_after_a_marker(
+    two: FakeCluster, start: Start, reads: str
+) -> None:
+    fill(two, 0, 2)
+    gate = Gate()
+    gate.opened.set()
+    options: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+    first = await start(two, "t", interceptors=[gate], **options)
+    for _ in range(2):
+        await first.getone(T0)
+    gate.opened.clear()
+    gate.entered.clear()
+    two.log("t").add_marker(1, 0, commit=True)
+    fill(two, 0, 1)
+    reading = first.getone() if reads == "one" else first.getmany(timeout_ms=60_000)
+    call = asyncio.ensure_future(reading)
+    await gate.entered.wait()
+    async with timeout(1):
+        await start(two, "t", **options)
+    gate.opened.set()
+    call.cancel()
+    await asyncio.wait([call])
 
 
 class SlowInterceptor(ConsumerInterceptor):

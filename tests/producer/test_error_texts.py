@@ -57,6 +57,7 @@ async def test_there_is_always_a_reason(
     assert [type(one) for one in found] == [InvalidRecord] * 3
     assert found[1].args == (f"{TOPIC}-0: {told}",)
     assert "refused other records" in str(found[0])
+    assert [one.record_index for one in found] == [None, 1, None]
 
 
 @pytest.mark.parametrize("told", ["no key", None])
@@ -72,6 +73,7 @@ async def test_a_batch_that_the_user_made_names_the_record(
             await (await producer.send_batch(batch, TOPIC, partition=0))
     reason = told or "some are wrong"
     assert caught.value.args == (f"{TOPIC}-0: record 2 of the batch: {reason}",)
+    assert caught.value.record_index == 2
 
 
 def test_a_record_that_waited_for_the_coordinator_says_so() -> None:

@@ -149,6 +149,56 @@ def test_a_batch_that_would_be_late_is_sent_if_no_other_shows_the_speed() -> Non
     simulate(main)
 
 
+def test_a_broker_that_pauses_once_is_not_a_slow_network() -> None:
+    """After the pause, the records that have gathered are sent, although the response before took
+    longer than they have left."""
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, 1)
+            options = {"request_timeout_ms": 10_000, "delivery_timeout_ms": 10_000}
+            async with new_producer(cluster, **options) as producer:
+                await producer.send_and_wait(TOPIC, b"first")
+                ends = asyncio.Event()
+                futures = []
+                with cluster.intercept(ProduceRequest, Hold(ends), times=None):
+                    until = loop.time() + 9
+                    while loop.time() < until:
+                        futures.append(await producer.send(TOPIC, bytes(100)))
+                        await asyncio.sleep(0.05)
+                    ends.set()
+                await asyncio.gather(*futures)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("partitions", [1, 20])
+@pytest.mark.parametrize(
+    ("seconds", "options"), [(2.0, {}), (0.5, {"request_timeout_ms": 3000})], ids=["2 s", "0.5 s"]
+)
+def test_a_broker_that_is_slow_with_each_request_gets_large_ones(
+    seconds: float, options: dict[str, Any], partitions: int
+) -> None:
+    """The network is fast. Otherwise the requests would become smaller and smaller, and most
+    records would time out."""
+    count = 2000
+
+    async def main(_: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions)
+            cluster.faults.slow(0, seconds, [ProduceRequest])
+            async with new_producer(cluster, **options) as producer:
+                for number in range(count):
+                    await producer.send(TOPIC, bytes(4000), partition=number % partitions)
+                    await asyncio.sleep(0.04)
+                written = sum(cluster.log(TOPIC, n).end_offset for n in range(partitions))
+                cluster.faults.revive(0)
+            return written
+
+    assert simulate(main) > 0.9 * count
+
+
 # -- A sender that waits for a response costs nothing, however long the response takes
 
 

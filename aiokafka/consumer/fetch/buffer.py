@@ -237,8 +237,8 @@ class FetchBuffer:
     # -- taking records ----------------------------------------------------------------------------
 
     def begin_call(self, now: float) -> None:
-        """Count a call of `getone()` or `getmany()`, or of `stop()` by the task that reads. The
-        records of earlier calls then count as finished. `now`: the present loop time."""
+        """Increment `call` for a call of `getone()` or `getmany()`, or when the reading task calls
+        `stop()`. The records of earlier calls are finished then. `now`: the loop time."""
         self.call += 1
         self.time_calls(now)
 
@@ -354,6 +354,7 @@ class FetchBuffer:
         reads.
         """
         state.show(record.offset, 1)
+        state.finished = record.offset
         self.is_intercepting = self.is_calling = True
         try:
             passed = self.interceptor({state.tp: [record]})  # type: ignore[misc]
@@ -542,7 +543,6 @@ class FetchBuffer:
         state = chunk.state
         if state.is_withheld or chunk.epoch != epoch or self._head(state) is not chunk:
             return None
-        before = state.next_offset
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.accept(suspended)
         except Exception as error:
@@ -554,7 +554,7 @@ class FetchBuffer:
         else:
             if state.call != self.call:
                 state.call = self.call
-                state.finished = min(before, state.shown)
+                state.finished = min(record.offset, state.shown)
             state.taken += 1
         if chunk.reader.is_at_end():
             self._end_turn(chunk)
@@ -589,7 +589,6 @@ class FetchBuffer:
         chunk = self._head(state)
         if chunk is None:
             return None
-        before = state.next_offset
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
         except Exception as error:
@@ -608,7 +607,7 @@ class FetchBuffer:
         # record). The application may not have finished it: keep `finished`.
         if state.call != self.call:
             state.call = self.call
-            state.finished = before
+            state.finished = record.offset
         state.taken += 1
         # Finish the set with its last record, not with the next call: the next fetch is sent while
         # the application processes the record.
@@ -630,7 +629,6 @@ class FetchBuffer:
             chunk = self._head(state)
             if chunk is None:
                 return
-            before = state.next_offset
             try:
                 found = chunk.reader.take(limit if limit >= 0 else _ALL, max(self._room, 1))
             except Exception as error:
@@ -646,7 +644,7 @@ class FetchBuffer:
                 # since the present call took its first records. These records, from `shown` on, are
                 # not finished.
                 state.call = self.call
-                state.finished = min(before, state.shown)
+                state.finished = min(found[0].offset, state.shown)
             state.taken += len(found)
             if records:
                 records.extend(found)

@@ -157,13 +157,16 @@ _RECOMMIT_AFTER = 3600.0
 class LastCommit:
     """The last offset that this consumer has committed for a partition."""
 
-    __slots__ = ("at", "entry", "epoch")
+    __slots__ = ("at", "entry", "epoch", "taken")
 
-    def __init__(self, entry: OffsetAndMetadata, epoch: int, at: float) -> None:
+    def __init__(self, entry: OffsetAndMetadata, epoch: int, taken: int, at: float) -> None:
         self.entry = entry
         self.epoch = epoch
         """Epoch of the PartitionState when the commit was sent; -1 if the partition was not
         assigned any more when the response arrived."""
+        self.taken = taken
+        """`PartitionState.taken` when the commit was sent, if the commit included all records read
+        by then; else -1."""
         self.at = at
         """Loop time of the response."""
 
@@ -211,6 +214,13 @@ class RevokedAssignment:
     def __init__(self, assignment: Assignment, topic_ids: TopicIds) -> None:
         self.assignment = assignment
         self.topic_ids = topic_ids
+
+
+def _epoch_and_taken(state: PartitionState, entry: OffsetAndMetadata) -> tuple[int, int]:
+    """Return `LastCommit.epoch` and `LastCommit.taken` for a commit of `entry`."""
+    # While interceptors process records, `taken` includes records after the position.
+    includes_all = entry.offset >= state.next_offset
+    return state.epoch, state.taken if includes_all else -1
 
 
 def _now() -> float:
@@ -385,7 +395,12 @@ class GroupCommits:
         """Return the position if the records before it include uncommitted records, else None."""
         # `call` is 0 if no record of the partition was returned.
         position = state.position if state.call else None
-        return None if position is None or self._last_committed(state) >= position else position
+        if position is None or self._last_committed(state) >= position:
+            return None
+        # Since the last commit, the position may have passed only offsets without a record to
+        # return: control batches and skipped records.
+        last = self._committed.get(state.tp)
+        return None if last is not None and last.taken == state.taken else position
 
     def refuse_revoked(self) -> None:
         """Raise CommitFailedError if partitions were revoked whose records were returned by the
@@ -439,14 +454,12 @@ class GroupCommits:
         """Commit the positions of all assigned partitions like `commit()`. If a partition without
         uncommitted records is revoked before the commit is sent, omit it: its new owner reads no
         record a second time."""
-        optional = set()
-        get_state, get_last = self._subscriptions.assignment.get, self._committed.get
-        for tp, entry in offsets.items():
-            state, last = get_state(tp), get_last(tp)
-            if state is not None and (
-                not state.call or (last is not None and last.offset_for(state) >= entry.offset)
-            ):
-                optional.add(tp)
+        state_of = self._subscriptions.assignment.get
+        optional = {
+            tp
+            for tp in offsets
+            if (state := state_of(tp)) is not None and self._uncommitted_position(state) is None
+        }
         return self.commit(offsets, deadline, optional)
 
     @property
@@ -625,13 +638,14 @@ class GroupCommits:
         partitions of the commit fail: auto-commit must not commit an earlier offset later."""
         state_of = self._subscriptions.assignment.state_value
         # Epochs before the request: a seek or reset during the request changes the epoch.
-        epochs = {tp: state_of(tp).epoch for tp in offsets}
+        before = {tp: _epoch_and_taken(state_of(tp), entry) for tp, entry in offsets.items()}
 
         def note(stored: Offsets, now: float) -> None:
             committed, assigned = self._committed, self._subscriptions.assignment.tps
             revoked_records = self._revoked_records
             for tp, entry in stored.items():
-                committed[tp] = LastCommit(entry, epochs[tp] if tp in assigned else -1, now)
+                epoch, taken = before[tp]
+                committed[tp] = LastCommit(entry, epoch if tp in assigned else -1, taken, now)
                 # The records that were uncommitted when the partition was revoked are now
                 # committed: `refuse_revoked()` need not report them.
                 revoked = revoked_records.get(tp)

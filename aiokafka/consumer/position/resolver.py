@@ -318,19 +318,20 @@ class OffsetResolver:
     # -- invalid positions -------------------------------------------------------
 
     def on_topic_changed(self, other: ChangedTopic) -> None:
-        """The metadata has another topic of this name. Continue at the positions in that topic, if
-        it was seen before. Reset the positions if it is a recreated topic.
+        """Handle a topic name that has another topic id in the metadata than before. If `other` is
+        new, the topic was recreated: reset the positions. If its id was seen before, continue at
+        the positions that were stored for this id.
 
-        1. A topic is recreated. A broker reports the new topic, and the positions are reset.
-        2. The next metadata comes from a broker with outdated metadata, and has the deleted topic.
-        3. The next metadata has the new topic again. With the positions in the deleted topic,
-           records of the new topic would be skipped or returned twice. So each topic id has its own
+        1. A topic is recreated. A broker reports the new id, and the positions are reset.
+        2. The next metadata comes from a broker with outdated metadata, and has the old id.
+        3. The next metadata has the new id again. With the positions in the deleted topic, records
+           of the new topic would be skipped or returned twice. So each topic id has its own
            positions.
 
-        If no fetch of a partition got a response yet, its position may belong to the new topic
-        already: the coordinator and the leaders find the topic by its name, and may know the new
-        topic before the metadata does. So such a position is looked up again. A partition with a
-        response is read from the beginning of the new topic.
+        A partition without a Fetch response may already have a position in the new topic: the
+        coordinator and the leaders find a topic by its name, and may know the new topic before the
+        metadata does. So the position of such a partition is looked up again. A partition with a
+        Fetch response is read from the beginning of the new topic.
         """
         topic, outdated = other.name, []
         for state in self._subscriptions.assignment.states():

@@ -301,7 +301,8 @@ class _Sharing:
                 self._move_along(chain)
             else:
                 # `seen` has all members that could give partitions to the poorest members, directly
-                # or along a chain. None of them has two partitions more than the poorest members.
+                # or along a chain. None of them has two or more partitions more than the poorest
+                # members.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:

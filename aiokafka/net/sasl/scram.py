@@ -25,8 +25,8 @@ __all__ = ["Scram"]
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1_000_000
 
-# Limit of a message, because a hostile server could send large inputs for the hashes. Salts and
-# nonces of Kafka have 20 to 26 bytes.
+# Largest message in bytes, because a hostile server could send large inputs for the hashes. Salts
+# and nonces of Kafka have 20 to 26 bytes.
 _MAX_MESSAGE = 4096
 
 _GS2_HEADER = "n,,"

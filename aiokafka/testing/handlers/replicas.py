@@ -264,7 +264,7 @@ def _reassign(
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List the ongoing reassignments, all or of the partitions in the request (KIP-455)."""
+    """List the ongoing reassignments: all, or those of the partitions in the request (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     wanted = None
     if request.topics is not None:

@@ -392,8 +392,8 @@ def _is_enough(
     session: ShareSession,
     fetched: list[_FetchedPartition],
 ) -> bool:
-    """Return whether to respond now: `min_bytes` are available, a log has lost the next offset to
-    fetch, all partitions have errors, or the client does not wait."""
+    """Return whether to respond now: `min_bytes` are available, the next offset to fetch was
+    deleted from a log, all partitions have errors, or the client does not wait."""
     if request.max_wait_ms <= 0 or all(one.errno for one in fetched):
         return True
     total = 0

@@ -92,8 +92,8 @@ class Faults:
         self._cluster.groups.rebalance(group)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Prolong waits of the program by up to `longest` seconds, with this probability, as on a
-        busy machine, until :meth:`heal`.
+        """Prolong each wait of the program with this probability, by up to `longest` seconds, as on
+        a busy machine, until :meth:`heal`.
         """
         self._note(f"the machine is busy: waits last up to {longest:g} s more")
         self._simulation.loop.stall(probability, longest)

@@ -318,7 +318,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._next_check_at = min(self._limit, self._window_end)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Prolong a wait of the loop by up to `longest` seconds, with this probability, as on a
+        """Prolong each wait of the loop with this probability, by up to `longest` seconds, as on a
         busy machine. Callbacks that become due during a wait run in one turn. Probability 0 ends
         the stalls.
         """
@@ -426,7 +426,7 @@ _LONGEST_STEP = 0.001
 
 
 class Executors:
-    """Runs the functions of `run_in_executor`, one at a time, at moments from the seed.
+    """Runs the functions of `run_in_executor`, one at a time, at moments that the seed determines.
 
     Owns: the time at which the last submitted function begins, and for each executor the time at
     which its last function ends.

@@ -61,9 +61,9 @@ class Line:
         self._held: dict[SimulatedSocket, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Lose the packets in the given directions, without an error, and deliver the packets in
-        the other directions. When a direction works again, its lost bytes are retransmitted, as by
-        TCP.
+        """Lose the packets of each direction whose argument is True, without an error, and deliver
+        the packets of the other direction. When a direction works again, its lost bytes are
+        retransmitted, as by TCP.
         """
         self._lost_to_server = to_server
         self._lost_to_client = to_client
@@ -197,7 +197,8 @@ class SimulatedServer(asyncio.AbstractServer):
             transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the server is closed and, since Python 3.12, its connections have ended."""
+        """Wait until the server is closed; from Python 3.12 on, also until its connections have
+        ended."""
         if self._waiters is None or not (self._is_open or _WAITS_FOR_CONNECTIONS):
             return
         waiter: asyncio.Future[None] = self._network.loop.create_future()

@@ -20,7 +20,7 @@ _FOREIGN_FIXTURES = ("kafka_cluster", "kafka_server")
 
 
 def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., None]:
-    """Return a plain function that runs an async test once for each seed.
+    """Return a synchronous function that runs an async test once for each seed.
 
     Raises pytest.UsageError for an unsuitable test or wrong arguments of the marker.
     """
