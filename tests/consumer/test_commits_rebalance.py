@@ -366,6 +366,33 @@ async def test_commit_waits_for_a_join_that_takes_away_what_is_not_in_hand(
         await cluster.wait_for(lambda: first.assignment() == {T0})
 
 
+@pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
+async def test_the_auto_commit_of_a_revocation_does_not_wait_for_what_was_unsubscribed(
+    filled: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafka")
+    options: dict[str, Any] = {"group_id": "g", "auto_commit_interval_ms": 10}
+    if protocol == "consumer":
+        options["group_protocol"] = "consumer"
+    else:
+        options |= {"heartbeat_interval_ms": 20, "session_timeout_ms": 60_000}
+        options["partition_assignment_strategy"] = [CooperativeStickyAssignor]
+    await filled.create_topic("u")
+    first = await start(filled, "t", "u", **options)
+    with filled.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError)):
+        await read(first, 9)
+        await first.getmany()
+        await until(filled, lambda: filled.count(OffsetCommitRequest) > 0)
+        joining: Any = start(filled, "t", "u", **options)
+        second = asyncio.create_task(joining)
+        await until(filled, lambda: "Revoking" in caplog.text)
+        first.unsubscribe()
+    first.subscribe(["t", "u"])
+    async with timeout(1):
+        await second
+        await until(filled, lambda: first.assignment() and second.result().assignment())
+
+
 # == Commits of a removed member ===================================================================
 
 

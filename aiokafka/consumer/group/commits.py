@@ -557,6 +557,10 @@ class GroupCommits:
         delays: Backoff | None = None
         while True:
             if self._is_suspended:
+                # After `unsubscribe()`, a commit of what was assigned before must not wait until
+                # the member has left: the membership task itself may wait for it in a revocation.
+                if not choose(queued)[0]:
+                    return
                 await self._wait_for_assignment(deadline, removals)
             if self._is_closed:
                 raise ConsumerStoppedError("the consumer was stopped during the call")
