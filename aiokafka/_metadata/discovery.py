@@ -453,7 +453,7 @@ class Discovery:
             text = f"{connection.peer}: no answer to Metadata in time"
             raise KafkaConnectionError(text) from RequestTimedOutError()
         except BaseException:
-            pool.drop(node_id, ConnectionGroup.DEFAULT, "gave no metadata")
+            pool.drop(node_id, ConnectionGroup.DEFAULT, "it returned no metadata")
             raise
         self.origin = (
             f"{connection.peer} gave this address; "

@@ -531,7 +531,7 @@ class MetadataLoop:
             cause = "; no response so far contained it"
             if self.error:
                 cause = f"; the last attempt failed: {self.error}"
-            raise KafkaTimeoutError(f"metadata: {why}: not in time{cause}") from self.error
+            raise KafkaTimeoutError(f"metadata: {why}: timed out{cause}") from self.error
         return self.cluster
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:

@@ -456,7 +456,7 @@ def _content(text: str, path: str) -> Any:
                     continue
                 name = self.construct_object(key, deep=True)
                 if str(name) != key.value:
-                    reason = f"{key.value!r} is no text in YAML: put it in quotes"
+                    reason = f"{key.value!r} is not text in YAML: put it in quotes"
                 elif key.value in names:
                     reason = f"{name!r} is given twice"
                 else:
@@ -540,7 +540,7 @@ def plan_changes(
         if wanted.replication_factor not in (None, replicas):
             raise KafkaConfigurationError(
                 f"topic {topic}: has {replicas} replicas, not {wanted.replication_factor}; "
-                "that takes a reassignment"
+                "that needs a reassignment"
             )
         if wanted.partitions is not None and wanted.partitions > partitions:
             steps.append(Step("grow", topic, wanted.partitions))

@@ -222,7 +222,7 @@ def _explained(endpoint: TokenEndpoint, error: Exception) -> KafkaError:
         if isinstance(innermost, ssl.SSLCertVerificationError):
             return AuthenticationFailedError(
                 f"{endpoint.url}: the certificate was refused: {innermost.verify_message}; "
-                "ssl_context takes the authority to trust"
+                "pass a context that trusts its authority as ssl_context"
             )
     reason = innermost if isinstance(innermost, OSError) else error
     text = str(reason) or "closed the connection"

@@ -66,7 +66,7 @@ def _sign_rs256(key: Any, data: bytes) -> bytes:
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise AuthenticationFailedError("RS256 takes the private key of an RSA pair")
+        raise AuthenticationFailedError("RS256 needs an RSA private key")
     signature: bytes = key.sign(data, padding.PKCS1v15(), hashes.SHA256())
     return signature
 
@@ -77,7 +77,7 @@ def _sign_es256(key: Any, data: bytes) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise AuthenticationFailedError("ES256 takes a private key on the curve P-256")
+        raise AuthenticationFailedError("ES256 needs a private key on the curve P-256")
     # RFC 7518, 3.4: the signature is two numbers of 32 bytes, not their ASN.1 encoding.
     first, second = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
     signature: bytes = first.to_bytes(32, "big") + second.to_bytes(32, "big")

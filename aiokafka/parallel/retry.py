@@ -754,8 +754,7 @@ def _check_distinct(dead_letter_topic: str, retry_topic: str, count: int) -> Non
     retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
     if dead_letter_topic == "{topic}" or dead_letter_topic in retries:
         raise ValueError(
-            f"dead_letter_topic={dead_letter_topic!r}: must be another topic than those that are "
-            "read"
+            f"dead_letter_topic={dead_letter_topic!r}: must not be one of the topics that are read"
         )
 
 

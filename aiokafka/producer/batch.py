@@ -188,7 +188,7 @@ _NOTHING: list[int] = []
 # The value of `BatchOutcome._contexts` for a batch without observed records.
 _NO_CONTEXTS: list[Context | None] = []
 
-_NOT_SETTABLE = "the outcome of a record is the producer's to give, not a program's"
+_NOT_SETTABLE = "only the producer can set the result of a record"
 
 
 class BatchOutcome:

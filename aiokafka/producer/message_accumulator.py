@@ -182,7 +182,7 @@ class BufferMemory:
         except asyncio.TimeoutError:
             if not waiter.future.done() or waiter.future.cancelled():
                 raise KafkaTimeoutError(
-                    f"no room for {need} bytes within max_block_ms: {self.free} of buffer_memory="
+                    f"no memory for {need} bytes within max_block_ms: {self.free} of buffer_memory="
                     f"{self.size} bytes are free; the brokers take records more slowly than they "
                     "are sent, or do not answer"
                 ) from None

@@ -95,7 +95,7 @@ async def retry(
         with waiting:
             return await until(deadline, attempt, pause, is_retriable)
     except OutOfTimeError as late:
-        text = f"{what}: not in time; last failure: {late.failure or 'no response'}"
+        text = f"{what}: timed out; last failure: {late.failure or 'no response'}"
         raise KafkaTimeoutError(text) from late.failure
 
 

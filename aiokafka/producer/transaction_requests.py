@@ -201,7 +201,7 @@ class PendingTxnRequests:
         async def in_turn(pending: PendingTxnRequest) -> None:
             for other in before:
                 await self._wait_for(
-                    other, deadline, f"{name}: not in time: it waits for an earlier call"
+                    other, deadline, f"{name}: timed out while it waited for an earlier call"
                 )
             self._transaction.raise_failure()
             await work(pending)
@@ -280,7 +280,7 @@ class PendingTxnRequests:
         while self._pending:
             pending = next(iter(self._pending))
             await self._wait_for(
-                pending, deadline, f"not in time: {pending.name} is still in progress"
+                pending, deadline, f"timed out: {pending.name} is still in progress"
             )
 
     async def cancel_all(self, deadline: float) -> None:

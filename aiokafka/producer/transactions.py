@@ -514,7 +514,7 @@ class ProducerTransactions:
                     "in progress in another task"
                 )
             await _wait(
-                other.over, deadline, f"{call}: not in time: another task is still executing it"
+                other.over, deadline, f"{call}: timed out: another task is still executing it"
             )
             if other.has_succeeded:
                 return other

@@ -254,7 +254,7 @@ def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
             as_int(f"ranges: {name}", getattr(wanted, name))
         is_partition = 0 <= wanted.partition <= _MAX_PARTITION
         if not is_partition or not 0 <= wanted.start <= wanted.until <= MAX_OFFSET:
-            raise ValueError(f"ranges: {wanted} is no range of offsets")
+            raise ValueError(f"ranges: {wanted} is not a valid range of offsets")
     return found
 
 

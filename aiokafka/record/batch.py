@@ -246,7 +246,7 @@ class RecordBatchBuilder:
     def _grow(self, size: int) -> None:
         if size > _MAX_SIZE:
             raise MessageSizeTooLargeError(
-                f"a batch of {size} bytes is more than Kafka has room for"
+                f"a batch of {size} bytes exceeds the limit of Kafka's format"
             )
         if type(self._buffer) is not bytearray:
             # A compiled object has no buffer if it was created without __init__.

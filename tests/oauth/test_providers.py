@@ -174,10 +174,10 @@ async def test_an_assertion_from_a_file_is_read_each_time(
 
 def test_a_key_of_the_wrong_kind_is_refused(provider: IdentityProvider, tmp_path: Path) -> None:
     signed_assertion(provider, tmp_path, "ES256")
-    with pytest.raises(AuthenticationFailedError, match="RS256 takes"):
+    with pytest.raises(AuthenticationFailedError, match="RS256 needs"):
         SignedAssertion(tmp_path / "key.pem", algorithm="RS256").create()
     signed_assertion(provider, tmp_path, "RS256")
-    with pytest.raises(AuthenticationFailedError, match="ES256 takes"):
+    with pytest.raises(AuthenticationFailedError, match="ES256 needs"):
         SignedAssertion(tmp_path / "key.pem", algorithm="ES256").create()
 
 

@@ -298,8 +298,11 @@ async def test_names(producer: AIOKafkaProducer) -> None:
         ({"delays_ms": [1], "retry_topic": "{topic}-{n}-{group}"}, "retry_topic"),
         ({"delays_ms": [1], "dead_letter_topic": "{n}"}, "dead_letter_topic"),
         ({"delays_ms": [1], "dead_letter_topic": ""}, "dead_letter_topic"),
-        ({"delays_ms": [1], "dead_letter_topic": "{topic}"}, "another topic than those"),
-        ({"delays_ms": [1], "dead_letter_topic": "{topic}-retry-1"}, "another topic than those"),
+        ({"delays_ms": [1], "dead_letter_topic": "{topic}"}, "must not be one of the topics"),
+        (
+            {"delays_ms": [1], "dead_letter_topic": "{topic}-retry-1"},
+            "must not be one of the topics",
+        ),
         ({"delays_ms": [1], "retry_topic": "{topic}{n}" + "x" * 250}, "too long"),
         ({"delays_ms": [1], "retry_on": ["LookupError"]}, "retry_on"),
         ({"delays_ms": [1], "never_retry": [asyncio.CancelledError]}, "never_retry"),

@@ -247,9 +247,10 @@ class GroupCoordinatorClient:
         if error is InconsistentGroupProtocolError:
             names = [assignor.name for assignor in self._config.partition_assignment_strategy]
             return (
-                f"partition_assignment_strategy has {', '.join(map(repr, names))}: the members of "
-                "the group have none of them in common, or are no consumers; or they use the "
-                "consumer protocol, and group.consumer.migration.policy of the broker is 'disabled'"
+                f"partition_assignment_strategy has {', '.join(map(repr, names))}: not all members "
+                "of the group have one of these assignors, or the members are not consumers, or "
+                "they use the consumer protocol, and group.consumer.migration.policy of the broker "
+                "is 'disabled'"
             )
         if error is InvalidSessionTimeoutError:
             return f"session_timeout_ms={round(self._config.session_timeout * 1000)}"
