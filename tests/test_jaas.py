@@ -43,7 +43,7 @@ def test_jaas(text: str, found: dict[str, str]) -> None:
     [
         ("", "a login module is missing"),
         ("M", "a control flag is missing"),
-        ("M hush;", "none of required"),
+        ("M hush;", "expected one of required"),
         ('M required p="hush"', "semicolon at the end is missing"),
         ("M required p hush;", "no = after the key number 1"),
         ("M required p=;", "a value of number 1"),
