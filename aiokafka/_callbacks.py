@@ -18,8 +18,8 @@ def refuse_generators(argument: str, function: Any) -> None:
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
             raise TypeError(
-                f"{argument}={function!r}: a generator function, of which nothing runs when it is "
-                "called; take the `yield` out"
+                f"{argument}={function!r}: is a generator function: a call would run none of its "
+                "code; remove the `yield`"
             )
 
 
@@ -27,7 +27,10 @@ def check_result(result: object) -> None:
     """Raise TypeError if a handler returned a generator, an async generator or a concurrent future.
     The caller can await none of these, so the work of the handler would be lost."""
     if inspect.isasyncgen(result) or inspect.isgenerator(result):
-        raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
+        raise TypeError(
+            f"the handler returned {result!r}, a generator, whose code would never run; remove the "
+            "`yield`"
+        )
     if isinstance(result, concurrent.futures.Future):
         raise TypeError(
             "the handler returned a concurrent.futures.Future, which cannot be awaited: "

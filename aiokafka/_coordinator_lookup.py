@@ -31,7 +31,7 @@ def lookup_of(version: int, kind: int, keys: Sequence[str]) -> FindCoordinatorRe
     Raises UnsupportedVersionError if `version` does not support several keys, or transactions.
     """
     if version < _FIRST_WITH_KINDS and kind:
-        raise UnsupportedVersionError("FindCoordinator: only groups before Kafka 0.11")
+        raise UnsupportedVersionError("FindCoordinator: transactional ids need Kafka 0.11 or later")
     request = FindCoordinatorRequest()
     if kind:
         request.key_type = kind
@@ -40,7 +40,7 @@ def lookup_of(version: int, kind: int, keys: Sequence[str]) -> FindCoordinatorRe
     elif len(keys) == 1:
         request.key = keys[0]
     else:
-        raise UnsupportedVersionError("FindCoordinator: several at once need Kafka 3.0 (KIP-699)")
+        raise UnsupportedVersionError("FindCoordinator: several keys need Kafka 3.0 (KIP-699)")
     return request
 
 
@@ -77,5 +77,5 @@ def _coordinator_in(
         return for_code(found.error_code)(f"{what}: {reason}")
     if found.node_id < 0 or not is_address(found.host, found.port):
         broker = f"node {found.node_id} at {found.host!r}, port {found.port}"
-        return KafkaProtocolError(f"{what}: the response names as coordinator {broker}")
+        return KafkaProtocolError(f"{what}: invalid coordinator in the response: {broker}")
     return BrokerMetadata(found.node_id, found.host, found.port)

@@ -174,7 +174,9 @@ class Interception:
             self.close()
         while self._drops and len(self._waiting) > _MOST_WAITING:
             _drop(self._waiting.popleft())
-            self._guard.log_exception(KafkaTimeoutError(f"{method!r} is slower than it is called"))
+            self._guard.log_exception(
+                KafkaTimeoutError(f"{method!r} is too slow: a call was dropped")
+            )
 
     @property
     def is_full(self) -> bool:
@@ -198,8 +200,8 @@ class Interception:
                     await self._advanced.wait()
             except asyncio.TimeoutError:
                 raise KafkaTimeoutError(
-                    f"{_MOST_WAITING} coroutines of interceptors wait for their turn: they take "
-                    "longer than the records come"
+                    f"{_MOST_WAITING} coroutines of interceptors are queued: they run more slowly "
+                    "than records are sent"
                 ) from None
 
     async def run(self) -> None:
@@ -236,7 +238,7 @@ class Interception:
             return
         error = current.result()
         if isinstance(error, asyncio.CancelledError):
-            raise RuntimeError("it awaited what was cancelled") from error
+            raise RuntimeError("it awaited a cancelled task or future") from error
         if error is not None:
             raise error
 
@@ -419,7 +421,7 @@ async def _result_of(awaitable: Awaitable[Any]) -> Any:
     except asyncio.CancelledError as error:
         if before is None or count() > before:
             raise
-        raise RuntimeError("it awaited what was cancelled") from error
+        raise RuntimeError("it awaited a cancelled task or future") from error
 
 
 def _drop(awaitable: Awaitable[Any]) -> None:

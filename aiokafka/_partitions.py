@@ -1,4 +1,4 @@
-"""Checks and conversion of the arguments of calls: partitions, topic names, offsets and limits."""
+"""`TopicPartition`, and checks of partitions, topic names and offsets in arguments."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ __all__ = [
     "TopicPartition",
     "as_partition",
     "check_topic_name",
-    "least_records",
-    "record_limit",
     "split_offset",
-    "stop_limit",
     "topic_names",
 ]
 
 _LONGEST_NAME = 249
 _LONGEST_EVER = 255  # the limit before Kafka 0.10.1
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
-_MOST_RECORDS = 2**31 - 1
-_STOP_TIMEOUT = 10.0
 
 
 class TopicPartition(NamedTuple):
@@ -80,8 +75,8 @@ def check_topic_name(name: str) -> None:
         raise ValueError("topics: a topic name must not be empty")
     shown = name if len(name) <= _LONGEST_EVER else f"{name[:40]}... ({len(name)} characters)"
     raise ValueError(
-        f"topics: {shown!r} is no topic name: it may have letters, digits, . _ -, "
-        f"at most {_LONGEST_NAME}, and not be . or .."
+        f"topics: {shown!r} is not a valid topic name: allowed are letters, digits, . _ -, "
+        f"at most {_LONGEST_NAME}, but not the names . and .."
     )
 
 
@@ -97,43 +92,6 @@ def topic_names(topics: Any) -> frozenset[str]:
             kind = type(name).__name__
             raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
-            raise TypeError(f"Topics should be list of strings: {name!r} is none")
+            raise TypeError(f"Topics should be list of strings: {name!r} is not a str")
         check_topic_name(name)
     return frozenset(topics)
-
-
-def record_limit(max_records: Any, default: int | None) -> int:
-    """Return the limit for one `getmany()`: `max_records`, or `default` if `max_records` is None;
-    -1 if both are None (no limit). Raises ValueError unless `max_records` is None or a positive
-    integer."""
-    if max_records is None:
-        return -1 if default is None else min(default, _MOST_RECORDS)
-    if not isinstance(max_records, int) or max_records <= 0:
-        raise ValueError(f"`max_records` must be a positive Integer, not {max_records!r}")
-    return min(max_records, _MOST_RECORDS)
-
-
-def least_records(min_records: Any, limit: int) -> int:
-    """Return the number of records that one `getmany()` waits for: `min_records`, or 1 if
-    `min_records` is None. `limit`: the result of `record_limit()`. Raises ValueError unless
-    `min_records` is None or a positive integer up to the limit."""
-    if min_records is None:
-        return 1
-    if not isinstance(min_records, int) or isinstance(min_records, bool) or min_records <= 0:
-        raise ValueError(f"min_records={min_records!r}: must be a positive integer or None")
-    if 0 <= limit < min_records:
-        raise ValueError(
-            f"min_records={min_records}: must not be more than max_records or max_poll_records, "
-            f"which is {limit}"
-        )
-    return min_records
-
-
-def stop_limit(timeout: Any) -> float:
-    """Return the timeout of `stop()` in seconds: `timeout`, or 10 if `timeout` is None. Raises
-    ValueError unless `timeout` is None or a number of at least 0."""
-    if timeout is None:
-        return _STOP_TIMEOUT
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
-        raise ValueError(f"timeout={timeout!r}: must be a number of seconds of at least 0, or None")
-    return float(timeout)

@@ -190,7 +190,7 @@ def parse_jaas(text: str) -> LoginModule:
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
-        raise ValueError(f"{_FORM}; the word after the login module is none of {', '.join(_FLAGS)}")
+        raise ValueError(f"{_FORM}; after the login module, expected one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     at = 2
     while at < len(tokens) and tokens[at] != _Token(";", False):

@@ -188,7 +188,7 @@ class SuspendedRecord(Exception):
         self,
         record: ConsumerRecord[Any, Any],
         part: str,
-        suspended: Suspended,
+        suspended: Suspended | OneTurn,
         key: Any,
         value_deserializer: Callable[..., Any] | None,
     ) -> None:
@@ -196,7 +196,7 @@ class SuspendedRecord(Exception):
         Args:
             record: The record with the bytes of its key and value.
             part: The part that waits, "key" or "value".
-            suspended: The awaitable of the deserializer.
+            suspended: The awaitable of the deserializer, or OneTurn() to let other tasks run.
             key: The deserialized key, if `part` is "value".
             value_deserializer: A result of `adapt_deserializer()`.
         """
@@ -205,7 +205,8 @@ class SuspendedRecord(Exception):
         self.key = key
         self.value: Any = record.value
         self.error: RecordDeserializationError | None = None
-        """Set by `finish()` if a deserializer has raised."""
+        """Set by `finish()` if a deserializer has raised; set before if `suspended` is a OneTurn
+        and the deserializer has raised already."""
         self.is_left_out = False
         """Whether the reader has moved past the record without returning it, because of `error`."""
         self._part = part
@@ -214,6 +215,9 @@ class SuspendedRecord(Exception):
 
     async def finish(self) -> None:
         """Wait for the deserializers, and set `key` and `value`, or `error`."""
+        if self.error is not None:
+            await self._suspended
+            return
         try:
             if self._part == "value":
                 self.value = await self._suspended
@@ -229,6 +233,13 @@ class SuspendedRecord(Exception):
     def fail(self, cause: BaseException) -> None:
         """Set `error`, for an exception that `finish()` has not caught."""
         self.error = not_deserialized(self.record, cause, self._part)
+
+
+class OneTurn:
+    """An awaitable that waits for one iteration of the event loop."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 def deserialize(
@@ -253,6 +264,8 @@ def not_deserialized(
 
 # Seconds between two log lines about unreadable records.
 _UNREADABLE_LOG_INTERVAL = 60.0
+# Unreadable records that are left out before other tasks run: deserializing them blocks the loop.
+_MOST_LEFT_OUT = 100
 
 
 class UnreadableRecords:
@@ -275,6 +288,14 @@ class UnreadableRecords:
         self._outcome = outcome
         self._quiet_until = 0.0
         self._unlogged = 0
+        self._run = 0
+
+    def is_turn_over(self) -> bool:
+        """Return whether other tasks must run before the next record is left out."""
+        if self._is_kept:
+            return False
+        self._run = (self._run + 1) % _MOST_LEFT_OUT
+        return self._run == 0
 
     def __call__(self, error: RecordDeserializationError) -> bool:
         """Count a record, and return whether it is to be returned."""

@@ -395,11 +395,12 @@ class CommitFailedError(KafkaError):
         super().__init__(_COMMIT_FAILED, *args)
 
     def __str__(self) -> str:
-        details = "; ".join(str(detail) for detail in self.args[1:])
-        return f"{type(self).__name__}: {details + '. ' if details else ''}{_COMMIT_FAILED}"
+        advice, *details = self.args
+        named = "; ".join(str(detail) for detail in details)
+        return f"{type(self).__name__}: {named + '. ' if named else ''}{advice}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args[1:]
+        return type(self), self.args[1:], {"args": self.args}
 
 
 _COMMIT_FAILED = (

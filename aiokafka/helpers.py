@@ -183,8 +183,9 @@ def _load_chain(
         # OpenSSL's own text is mostly "PEM lib", which says nothing.
         raise ssl.SSLError(
             error.errno,
-            "the client's certificate and key are of no use: they must be PEM and belong together, "
-            f"and so must an encrypted key and its password ({error.reason or error})",
+            "the client's certificate and key cannot be used: they must be PEM and belong "
+            "together, and the password must be that of an encrypted key "
+            f"({error.reason or error})",
         ) from error
 
 

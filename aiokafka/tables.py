@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import aiokafka
+from aiokafka._arguments import as_int
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._serialization import ContextDeserializer, adapt_deserializer
@@ -452,7 +453,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             if name in options:
                 raise TypeError(f"{name}: a table reads the whole topic, without a group")
         self.topic = topic
-        self._max_bytes = _positive("max_bytes", max_bytes)
+        self._max_bytes = as_int("max_bytes", max_bytes, 1)
         self._options = {**options, **_FIXED}
         consumer: aiokafka.AIOKafkaConsumer[TableKey, TableValue]
         consumer = aiokafka.AIOKafkaConsumer(**self._options)
@@ -584,16 +585,16 @@ class CompactedTable(Mapping[TableKey, TableValue]):
           exceeded, the stream ends with SlowSubscriberError.
         - `name`: the name of the subscriber in this error.
 
-        Raises IllegalStateError before the end of `start()`, ValueError for wrong limits, and the
-        error of the table if the table has failed.
+        Raises IllegalStateError before the end of `start()`, ValueError or TypeError for wrong
+        limits, and the error of the table if the table has failed.
         """
         self._check_readable()
         self._tasks.check()
         self._streams_made += 1
         stream: ChangeStream[TableKey, TableValue] = ChangeStream(
             f"changes-{self._streams_made}" if name is None else name,
-            _positive("max_records", max_records),
-            _positive("max_bytes", max_bytes),
+            as_int("max_records", max_records, 1),
+            as_int("max_bytes", max_bytes, 1),
         )
         if self._phase is _Phase.STARTED:
             self._streams.add(stream)
@@ -1032,9 +1033,3 @@ def _unless_none(deserializer: Any) -> Any:
         in_context = function.function
         return lambda data, ctx: None if data is None else in_context(data, ctx)
     return lambda data: None if data is None else function(data)
-
-
-def _positive(name: str, value: int) -> int:
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{name}={value!r}: must be an integer of at least 1")
-    return value

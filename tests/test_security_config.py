@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a lone surrogate": (
         {**SCRAM, "sasl_plain_username": "alice\ud800", "sasl_plain_password": "secret-word"},
         ValueError,
-        "sasl_plain_username=.*it contains .*, which is no character",
+        "sasl_plain_username=.*it contains .*, which is not a valid character",
     ),
     "a zero byte": (
         {**SASL, **USER, "sasl_plain_password": "a\0secret-word"},

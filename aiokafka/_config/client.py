@@ -120,7 +120,7 @@ class ProxyUrlText:
         except ValueError:
             raise ValueError("host or port is not valid") from None
         if not host or not port or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise ValueError("it has no host and port, or more than these")
+            raise ValueError("it needs a host and a port, and must have no path, query or fragment")
         if (parts.username is None) != (parts.password is None):
             raise ValueError("it has a user without a password")
         if scheme != "http" and importlib.util.find_spec("python_socks") is None:
@@ -163,8 +163,9 @@ def parse_address(text: str) -> tuple[str, int]:
     """
     if "SharedAccessKey=" in text:
         raise ValueError(
-            "this is a connection string of Event Hubs: the address is its host with the port "
-            "9093, and the whole of it is the password of the user $ConnectionString"
+            "this is a connection string of Event Hubs: pass its host with port 9093 as "
+            "bootstrap_servers, and the whole string as the password of the user "
+            "$ConnectionString"
         )
     rest = text.rpartition("://")[2]
     host, port = rest, ""

@@ -194,7 +194,10 @@ def defaults(
 
 def _unknown(where: str, name: str, known: Mapping[str, Option]) -> TypeError:
     if name in _OF_TYPES:
-        return TypeError(f"{where}: {name} has no default: it determines types; pass it to clients")
+        return TypeError(
+            f"{where}: {name} cannot have a default, because it determines the types of a client; "
+            "pass it to each client"
+        )
     hint = str(unknown_option("", name, known)).partition("unknown option")[2]
     for role in _CONFIGS:
         if not hint and name in _options_of(role):

@@ -616,7 +616,7 @@ def require_unicode(text: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             wrong = text[error.start]
-            raise ValueError(f"it contains {wrong!r}, which is no character") from None
+            raise ValueError(f"it contains {wrong!r}, which is not a valid character") from None
 
 
 def join(names: Iterable[str]) -> str:

@@ -58,7 +58,7 @@ class _SaslMechanism(Choice):
             return super().convert(value)
         name = getattr(value, "name", None)
         if not isinstance(name, str) or not name:
-            raise TypeError("its attribute name is not a string that is not empty")
+            raise TypeError("its attribute `name` must be a non-empty string")
         return value
 
 

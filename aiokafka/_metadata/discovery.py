@@ -237,7 +237,7 @@ class Discovery:
         # There is no known broker, all have failed, the time for trying them is over, or a broker
         # requires a rebootstrap (KIP-1102). The addresses of all brokers may be outdated (KIP-899).
         log.debug(
-            "no known broker gives metadata: asking the bootstrap servers again",
+            "no known broker returned metadata: asking the bootstrap servers again",
             extra={"client_id": self._config.client_id},
         )
         deadline = loop.time() + self._config.request_timeout
@@ -308,7 +308,7 @@ class Discovery:
             response = await self._ask_broker(connection, wanted)
         response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
         if not response.brokers:
-            raise MetadataEmptyBrokerList(f"{connection.peer}: knows no brokers")
+            raise MetadataEmptyBrokerList(f"{connection.peer}: returned metadata without brokers")
         return response
 
     async def _ask_broker(
@@ -435,7 +435,7 @@ class Discovery:
             if not self._named:
                 raise
             extra = {"client_id": self._config.client_id}
-            log.warning("%s; the last servers are tried again", error, extra=extra)
+            log.warning("%s; using the servers that it returned last", error, extra=extra)
 
     async def _ask_bootstrap_server(
         self,
@@ -534,8 +534,8 @@ def _refuse_controller(connection: BrokerConnection) -> None:
     served = connection.versions.api_versions if connection.versions is not None else {}
     if _DESCRIBE_QUORUM in served and MetadataRequest.API_KEY not in served:
         raise UnsupportedVersionError(
-            f"{connection.peer}: is a controller, not a broker: it serves admin clients alone, "
-            "by bootstrap_controllers"
+            f"{connection.peer}: is a controller, not a broker: only admin clients can connect to "
+            "it, with bootstrap_controllers"
         )
 
 

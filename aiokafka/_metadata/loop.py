@@ -112,7 +112,7 @@ class AbsenceLog:
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in logged.keys() - absent.keys():
             if cluster.known_partitions(name) is not None:
-                self._log.info("Topic %r is there now", name)
+                self._log.info("Topic %r can be used now", name)
             elif name in used:
                 # The topic has a temporary error now: log later that the topic can be used again.
                 self._logged[name] = logged[name]
@@ -528,7 +528,7 @@ class MetadataLoop:
         except asyncio.TimeoutError:
             if predicate(self.cluster):
                 return self.cluster  # the snapshot and the timeout came in the same loop iteration
-            cause = "; no response so far has it"
+            cause = "; no response so far contained it"
             if self.error:
                 cause = f"; the last attempt failed: {self.error}"
             raise KafkaTimeoutError(f"metadata: {why}: not in time{cause}") from self.error
@@ -584,7 +584,7 @@ class MetadataLoop:
             self._accept(response, is_full, has_all=wanted is None)
             is_rebootstrap = self._discovery.take_rebootstrap()
             if before and before != self.cluster.cluster_id:
-                pool.leave_all("it is to another cluster")
+                pool.leave_all("it leads to another cluster")
             elif is_rebootstrap:
                 pool.leave_all("the client was sent back to the bootstrap servers")
             pool.leave_moved()
@@ -717,10 +717,10 @@ class MetadataLoop:
 
 
 _NOT_THERE = (
-    "it does not exist, as brokers said for {:.1f} s{}: create it, or correct the name. "
+    "it does not exist, as brokers reported for {:.1f} s{}: create it, or correct the name. "
     "Brokers create topics themselves only with auto.create.topics.enable=true"
 )
-_NO_PARTITIONS = "brokers named no partitions of it for {:.1f} s{}, but this error"
+_NO_PARTITIONS = "brokers returned this error instead of its partitions for {:.1f} s{}"
 
 
 async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
@@ -803,7 +803,7 @@ def check_name(topic: Any) -> None:
     try:
         require_sendable(topic)
     except ValueError as error:
-        raise ValueError(f"topics: {brief(topic)} is no topic name: {error}") from None
+        raise ValueError(f"topics: {brief(topic)} is not a valid topic name: {error}") from None
 
 
 class _TopicIsSettled:

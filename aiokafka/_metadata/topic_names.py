@@ -48,7 +48,7 @@ class TopicNames:
             try:
                 self._names.update(await self._ask(missing))
             except (KafkaError, asyncio.TimeoutError) as error:
-                log.debug("names of %d topics not found: %s", len(missing), error)
+                log.debug("the names of %d topic ids were not found: %s", len(missing), error)
         return set(missing - self._names.keys())
 
     async def _ask(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import _clock
+from aiokafka._arguments import as_milliseconds
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
 from aiokafka._retry import Backoff
@@ -102,7 +103,7 @@ class TelemetryReporter:
                 await self._is_settled.wait()
         except asyncio.TimeoutError:
             raise KafkaTimeoutError(
-                f"no broker has given a client instance id within {timeout_s:g} s"
+                f"no broker returned a client instance id within {timeout_s:g} s"
             ) from None
         if self._id == ZERO_UUID:
             raise renewed(self._failure)
@@ -160,7 +161,7 @@ class TelemetryReporter:
             if connection is None:
                 self._give_up(
                     UnsupportedVersionError(
-                        "no broker takes metrics: that needs Kafka 3.7, and a plug-in in it"
+                        "no broker accepts metrics: this needs Kafka 3.7 with a metrics plug-in"
                     )
                 )
                 return _SEARCH_INTERVAL
@@ -204,7 +205,7 @@ class TelemetryReporter:
         self._node_id = random.choice(ready)
         connection = await pool.get(self._node_id)
         if not _takes_metrics(pool, self._node_id):
-            raise NodeNotReadyError(f"node {self._node_id} takes no metrics")
+            raise NodeNotReadyError(f"node {self._node_id} does not accept metrics")
         return connection
 
     def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:
@@ -398,13 +399,12 @@ class Reporting:
         """Return the client instance id, which a broker assigns and which identifies the metrics
         that this client pushes (KIP-714). Waits up to `timeout_ms` milliseconds for the id.
 
-        Raises ValueError for a negative `timeout_ms`; KafkaTimeoutError after this time;
-        UnsupportedVersionError if no broker supports telemetry; IllegalStateError with
-        `enable_metrics_push=False`, or if the client is not running.
+        Raises TypeError or ValueError unless `timeout_ms` is a number, at least 0;
+        KafkaTimeoutError after this time; UnsupportedVersionError if no broker supports telemetry;
+        IllegalStateError with `enable_metrics_push=False`, or if the client is not running.
         """
-        if not timeout_ms >= 0:  # also refuses NaN
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
-        return await self._telemetry.instance_id(timeout_ms / 1000)
+        limit = as_milliseconds("timeout_ms", timeout_ms) / 1000
+        return await self._telemetry.instance_id(limit)
 
     def register_metric_for_subscription(self, source: Source) -> None:
         """Push metrics of the application with those of this client (KIP-1076), if the brokers

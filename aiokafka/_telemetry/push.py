@@ -319,7 +319,7 @@ def with_application_metrics(
                 _check(metric)
         except Exception as error:
             # The pushes go on without the metrics of this source.
-            log.warning("the source of metrics %r has failed: %r", source, error)
+            log.warning("the metrics function %r failed: %r", source, error)
         else:
             yield from (metric for metric in found if metric.telemetry_name not in taken)
 
@@ -331,11 +331,11 @@ def _check(metric: Metric) -> None:
     if metric.kind not in (MetricKind.COUNTER, MetricKind.GAUGE):
         raise ValueError(f"{metric!r} is neither a counter nor a gauge")
     if not isinstance(metric.value, (int, float)):
-        raise TypeError(f"the value of {metric!r} is no number")
+        raise TypeError(f"the value of {metric!r} is not a number")
     float(metric.value)  # raises OverflowError for an integer that is too large
     for text in (metric.group, metric.name, metric.unit, *chain.from_iterable(metric.tags.items())):
         if not isinstance(text, str):
-            raise TypeError(f"{text!r} in {metric!r} is no text")
+            raise TypeError(f"{text!r} in {metric!r} is not a str")
 
 
 async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Entries:

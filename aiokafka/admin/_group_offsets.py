@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from aiokafka import _clock
+from aiokafka._arguments import as_int, as_text
 from aiokafka._tasks import together
 from aiokafka._typing import Self
 from aiokafka.admin._group_descriptions import describe_groups
@@ -33,7 +34,7 @@ from aiokafka.admin._routing import (
     fetch_metadata,
     raise_for,
 )
-from aiokafka.admin._values import Value, as_int, or_none
+from aiokafka.admin._values import Value, or_none
 from aiokafka.admin.offsets import OffsetSpec, list_offsets, timestamp_of
 from aiokafka.errors import (
     GroupIdNotFound,
@@ -512,15 +513,12 @@ class ResetRule(Value):
     def to_offset(cls, offset: int) -> Self:
         """Return a rule that resets all partitions to this offset. Raises ValueError if
         negative."""
-        offset = as_int("offset", offset)
-        if offset < 0:
-            raise ValueError(f"offset: {offset!r}: must not be negative")
-        return cls(ResetKind.TO_OFFSET, offset)
+        return cls(ResetKind.TO_OFFSET, as_int("offset", offset, 0))
 
     @classmethod
     def copy(cls, group_id: str) -> Self:
         """Return a rule that copies the committed offsets of another group."""
-        return cls(ResetKind.COPY, group_id=group_id)
+        return cls(ResetKind.COPY, group_id=as_text("group_id", group_id))
 
 
 @dataclass(frozen=True)
@@ -578,7 +576,7 @@ async def reset_offsets(
     chosen = list(base) if named is None else named
     if named is None and not exists and not chosen:
         raise GroupIdNotFound(
-            f"group {group_id!r} does not exist: name the topics or partitions it is to begin with"
+            f"group {group_id!r} does not exist: to create it, name the topics or partitions"
         )
     new = await _find_new(router, rule, chosen, base, deadline)
     resets = outcome({tp: _reset(old.get(tp), *new[tp]) for tp in chosen})

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiokafka._compat import timeout_after_reading
 from aiokafka._retry import Backoff, OutOfTimeError, until, within
 from aiokafka._typing import later
-from aiokafka.admin._values import as_int
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerIdNotRegistered,
@@ -349,7 +348,9 @@ class Router:
         version = connection.pick(call.request, call.max_version)
         now, end = loop.time(), deadline if end is None else end
         if end <= now:
-            raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
+            raise KafkaTimeoutError(
+                f"node {node_id}: the timeout expired before the request was sent"
+            )
         limit = max(0.0, min(deadline - now, longest))
         try:
             # `retry` cancels the attempt at the deadline + `_LATE`, with an error that does not
@@ -357,7 +358,7 @@ class Router:
             end += _LATE / 2
             return await _response(connection, call.build(version), version, limit, end)
         except asyncio.TimeoutError:
-            text = f"node {node_id}: no response in time, for the broker throttles this client"
+            text = f"node {node_id}: no response in time: the broker throttles this client"
             raise RequestTimedOutError(text) from None
 
     async def send_to_named(self, node_id: int, call: Call[R], deadline: float) -> R:
@@ -367,7 +368,6 @@ class Router:
         new metadata does not have it either. This error is not retriable, because retries for a
         mistyped id would take the whole time of the call.
         """
-        node_id = as_int("the id of a broker", node_id)
         if node_id not in self._client.cluster.node_ids:
             await self._look_for(node_id, deadline)
         response = await self.send(node_id, call, deadline)
@@ -382,13 +382,13 @@ class Router:
         await asyncio.wait([refreshed], timeout=max(0.0, left))
         if not (refreshed.done() and refreshed.result()):
             raise NodeNotReadyError(
-                f"node {node_id} is unknown, and no broker has named the others"
+                f"node {node_id} is unknown, and no broker has returned newer metadata"
             )
         known = sorted(self._client.cluster.node_ids)
         if node_id not in known:
             kind = "controller" if self.is_for_controllers else "broker"
             found = ", ".join(map(str, known)) or "none"
-            raise BrokerIdNotRegistered(f"no {kind} {node_id} runs; those that do: {found}")
+            raise BrokerIdNotRegistered(f"{kind} {node_id} is not running; running: {found}")
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Repeat `attempt` while it raises a retriable error, until the deadline. Then raise
@@ -561,7 +561,7 @@ def _refuse_empty(response: MetadataResponse) -> None:
     # A broker that has just started may not know any broker yet, and therefore no topics either.
     # This error is retriable.
     if not response.brokers:
-        raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
+        raise NoBrokersAvailable("the broker returned metadata without brokers")
 
 
 async def metadata_of(

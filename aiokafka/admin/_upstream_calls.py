@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from aiokafka._arguments import as_flag, as_list, as_names, items_of
 from aiokafka.admin._routing import Call, Router, call_of, raise_for
-from aiokafka.admin._values import items_of
 from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.configs import OF_ONE_BROKER, text_of
 from aiokafka.admin.new_partitions import NewPartitions
@@ -28,7 +28,13 @@ from aiokafka.admin.results import (
     TopicError,
     TopicResults,
 )
-from aiokafka.admin.topics import as_new_topics, create_request, delete_request, partitions_request
+from aiokafka.admin.topics import (
+    as_new_partitions,
+    as_new_topics,
+    create_request,
+    delete_request,
+    partitions_request,
+)
 from aiokafka.errors import (
     KafkaTimeoutError,
     ThrottlingQuotaExceeded,
@@ -63,7 +69,7 @@ async def _within_quota(
         throttle_time_ms = response.throttle_time_ms
         found.update((each.name, each) for each in results_in(response))
         if any(map(is_left, found)):
-            raise ThrottlingQuotaExceeded("some topics are beyond the quota of changes")
+            raise ThrottlingQuotaExceeded("the quota for changes of topics was exceeded")
 
     call = Call(request, lambda version: build(version, is_left), check)
     try:
@@ -79,6 +85,7 @@ async def create_topics(
 ) -> CreatedTopics:
     """Create topics; with `validate_only`, only check whether they could be created."""
     wanted = as_new_topics("new_topics", new_topics)
+    validate_only = as_flag("validate_only", validate_only)
 
     def build(version: int, is_left: Callable[[str], bool]) -> topics.CreateTopicsRequest:
         chosen = [topic for topic in wanted if is_left(topic.name)]
@@ -108,7 +115,7 @@ def _details(topic: topics.CreatableTopicResult) -> CreatedTopic:
 
 
 async def delete_topics(router: Router, names: Iterable[str], deadline: float) -> DeletedTopics:
-    wanted = list(names)
+    wanted = as_names("topics", names, repeats=True)
 
     def build(version: int, is_left: Callable[[str], bool]) -> topics.DeleteTopicsRequest:
         return delete_request(version, [name for name in wanted if is_left(name)], deadline)
@@ -123,14 +130,13 @@ async def delete_topics(router: Router, names: Iterable[str], deadline: float) -
 
 async def create_partitions(
     router: Router,
-    wanted: Mapping[str, NewPartitions | int],
+    topic_partitions: Mapping[str, NewPartitions | int],
     validate_only: bool,
     deadline: float,
 ) -> TopicResults:
     """Add partitions to topics. Raises the first error of a topic."""
-    for name, new in items_of("topic_partitions", wanted):
-        if isinstance(new, bool) or not (isinstance(new, int) or hasattr(new, "total_count")):
-            raise TypeError(f"topic_partitions: {name}={new!r}: must be a NewPartitions or an int")
+    wanted = as_new_partitions("topic_partitions", topic_partitions)
+    validate_only = as_flag("validate_only", validate_only)
 
     def build(version: int, is_left: Callable[[str], bool]) -> topics.CreatePartitionsRequest:
         chosen = {name: new for name, new in wanted.items() if is_left(name)}
@@ -158,6 +164,7 @@ async def describe_configs(
     The settings of a broker are requested from that broker.
     """
     results = []
+    include_synonyms = as_flag("include_synonyms", include_synonyms)
     for node_id, group in _by_node(resources):
         wanted = [_described(resource) for resource in group]
         call = call_of(
@@ -172,10 +179,13 @@ async def describe_configs(
 
 
 def _described(resource: ConfigResource) -> configs.DescribeConfigsResource:
+    names = resource.configs
+    if names is not None:
+        names = as_names(f"config_resources: configs of {resource.name}", names)
     return configs.DescribeConfigsResource(
         resource_type=resource.resource_type,
         resource_name=resource.name,
-        configuration_keys=None if resource.configs is None else list(resource.configs),
+        configuration_keys=names,
     )
 
 
@@ -227,15 +237,14 @@ async def alter_configs(
 
 
 def _altered(resource: ConfigResource) -> configs.AlterConfigsResource:
-    settings = resource.configs
-    if settings is not None and not isinstance(settings, Mapping):
-        raise TypeError(f"{resource!r}: to alter a configuration, configs must be a mapping")
+    what = f"config_resources: configs of {resource.name}"
+    settings: Any = resource.configs or {}
     return configs.AlterConfigsResource(
         resource_type=resource.resource_type,
         resource_name=resource.name,
         configs=[
-            configs.AlterableConfig(name=n, value=None if v is None else text_of(n, v))
-            for n, v in (settings or {}).items()
+            configs.AlterableConfig(name=n, value=None if v is None else text_of(f"{what}: {n}", v))
+            for n, v in items_of(what, settings)
         ],
     )
 
@@ -245,10 +254,8 @@ def _by_node(
 ) -> list[tuple[int | None, list[ConfigResource]]]:
     """Group resources by the node id of the broker that their request goes to; None stands for any
     broker."""
-    if isinstance(resources, ConfigResource):
-        raise TypeError("config_resources: must be several resources, not one ConfigResource")
     groups: dict[int | None, list[ConfigResource]] = {}
-    for resource in resources:
+    for resource in as_list("config_resources", resources, "resources", ConfigResource):
         if not hasattr(resource, "resource_type"):
             raise TypeError(f"config_resources: must be ConfigResource objects, not {resource!r}")
         node_id = None
@@ -257,6 +264,8 @@ def _by_node(
             try:
                 node_id = int(resource.name)
             except ValueError:
-                raise ValueError(f"{resource!r}: the name must be the id of a broker") from None
+                raise ValueError(
+                    f"config_resources: {resource!r}: the name must be the id of a broker"
+                ) from None
         groups.setdefault(node_id, []).append(resource)
     return list(groups.items())

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from aiokafka._arguments import as_flag, as_int, as_ints, as_names, as_text
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka.admin._group_offsets import NEWEST_WITH_NAMES, offset_fetch_request
 from aiokafka.admin._items import name_of, of_every_broker, partitions_in
@@ -62,7 +63,7 @@ async def list_groups(
         found = gathered.values
     else:
         found = []
-        for node_id in broker_ids:
+        for node_id in as_ints("broker_ids", broker_ids):
             found += await router.retry(partial(ask_named, node_id), deadline)
     return list(dict.fromkeys(found))
 
@@ -82,18 +83,19 @@ async def describe_groups(
     deadline: float,
 ) -> list[DescribeGroupsResult]:
     results = []
-    for group_id in group_ids:
+    names = as_names("group_ids", group_ids, repeats=True)
+    coordinator_id = _coordinator_id(coordinator_id)
+    operations = as_flag("include_authorized_operations", include_authorized_operations)
+    for group_id in names:
         call = call_of(
-            wire.DescribeGroupsRequest(
-                groups=[group_id], include_authorized_operations=include_authorized_operations
-            )
+            wire.DescribeGroupsRequest(groups=[group_id], include_authorized_operations=operations)
         )
         response = await _ask(router, group_id, coordinator_id, call, deadline)
         described = [_group(group) for group in response.groups]
         result = DescribeGroupsResult(response.throttle_time_ms, described)
         if any(_may_be_consumer_group(group) for group in described):
             request = wire.ConsumerGroupDescribeRequest(
-                group_ids=[group_id], include_authorized_operations=include_authorized_operations
+                group_ids=[group_id], include_authorized_operations=operations
             )
             with suppress(UnsupportedVersionError):
                 found = await _ask(router, group_id, coordinator_id, call_of(request), deadline)
@@ -131,6 +133,9 @@ async def find_coordinator(router: Router, key: str, key_type: int, deadline: fl
     Raises the error in the response, if there is one.
     """
 
+    key = as_text("group_id", key)
+    key_type = as_int("coordinator_type", key_type, 0)
+
     def coordinator_in(response: FindCoordinatorResponse) -> int:
         broker = coordinators_in(response, {key: repr(key)})[key]
         if isinstance(broker, KafkaError):
@@ -153,6 +158,9 @@ async def list_offsets(
     deadline: float,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offsets of a group; -1 for a requested partition without an offset."""
+    group_id = as_text("group_id", group_id)
+    coordinator_id = _coordinator_id(coordinator_id)
+    require_stable = as_flag("require_stable", require_stable)
     call = Call(
         OffsetFetchRequest,
         lambda version: offset_fetch_request(version, {group_id: partitions}, require_stable),
@@ -177,13 +185,15 @@ async def list_offsets(
 
 
 async def remove_members(
-    router: Router, group_id: str, instance_ids: Iterable[str], reason: str, deadline: float
+    router: Router, group_id: str, instance_ids: Iterable[str], reason: str | None, deadline: float
 ) -> None:
     """Remove static members from a group.
 
     Raises the first error of a member in the response; the other members may have been removed.
     """
-    names = list(instance_ids)
+    group_id = as_text("group_id", group_id)
+    reason = as_text("reason", "" if reason is None else reason)
+    names = as_names("group_instance_ids", instance_ids, repeats=True)
 
     def build(version: int) -> LeaveGroupRequest:
         if version < _FIRST_LEAVE_OF_STATIC_MEMBERS:
@@ -197,6 +207,10 @@ async def remove_members(
     raise_for(response.error_code, None, f"group {group_id!r}")
     for member in response.members:
         raise_for(member.error_code, None, f"group {group_id!r}: {member.group_instance_id!r}")
+
+
+def _coordinator_id(value: int | None) -> int | None:
+    return None if value is None else as_int("group_coordinator_id", value)
 
 
 async def _ask(

@@ -1,4 +1,4 @@
-"""The base class of values that admin calls return, and checks of arguments of admin calls."""
+"""The base class of values that admin calls return, and their conversion to plain data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import dataclasses
 import datetime
 import enum
 import functools
-import operator
 import uuid
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeVar
-
-from aiokafka._partitions import as_partition
-from aiokafka.structs import TopicPartition
+from collections.abc import Mapping
+from typing import Any
 
 _PLAIN = frozenset((bool, float, int, str, type(None)))
 
@@ -56,7 +52,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=str)
-    raise TypeError(f"{type(value).__name__} has no plain form")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 @functools.cache
@@ -93,79 +89,3 @@ def uuid_of(data: bytes) -> uuid.UUID | None:
 def or_none(number: int) -> int | None:
     """Return a number of a response; None if it is negative, which brokers send for "unknown"."""
     return number if number >= 0 else None
-
-
-# -- Arguments of calls
-
-E = TypeVar("E", bound=enum.Enum)
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def as_names(argument: str, values: Iterable[str]) -> list[str]:
-    """Return the names without repeats. Raises TypeError for a single str or bytes object, and for
-    a name that is not a str."""
-    if isinstance(values, str | bytes):
-        raise TypeError(f"{argument}: must be several names, not one {type(values).__name__}")
-    names = list(dict.fromkeys(values))
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"{argument}: must be names, not {name!r}")
-    return names
-
-
-def as_enums(argument: str, values: Iterable[E | str], kind: type[E]) -> list[E]:
-    """Return members of the enum `kind` for members or their values.
-
-    Raises TypeError for a single str or member, ValueError for an unknown value.
-    """
-    if isinstance(values, str | enum.Enum):
-        raise TypeError(f"{argument}: must be several values, not one {type(values).__name__}")
-    return [_as_enum(argument, value, kind) for value in values]
-
-
-def _as_enum(argument: str, value: E | str, kind: type[E]) -> E:
-    if isinstance(value, kind):
-        return value
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(each.name for each in kind)
-        raise ValueError(f"{argument}: {value!r}: must be one of {known}") from None
-
-
-def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
-    """Return the partitions without repeats. Raises TypeError for an item that is no partition."""
-    rule = f"{argument}: must be TopicPartition instances"
-    return list(dict.fromkeys(as_partition(value, rule) for value in values))
-
-
-def items_of(argument: str, values: Mapping[K, V]) -> Iterable[tuple[K, V]]:
-    """Return the items of a dict or other mapping. Raises TypeError for other objects."""
-    if not callable(getattr(values, "items", None)):
-        raise TypeError(f"{argument}: must be a dict, not {type(values).__name__}")
-    return values.items()
-
-
-def as_int(argument: str, value: Any) -> int:
-    """Convert an integer of any type, except bool, to int. Raises TypeError for other objects."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{argument}: {value!r}: must be an int") from None
-
-
-def refuse_other_names(argument: str, values: Iterable[str] | None) -> None:
-    """Raise TypeError for a single str, and for a collection with an item that is not a str.
-
-    The items of an iterator are not checked, because reading would consume them.
-    """
-    if isinstance(values, str):
-        # A str is also an iterable of its letters, so the type checker accepts it.
-        raise TypeError(f"{argument}: must be several names, not one str")
-    if isinstance(values, Collection):
-        for value in values:
-            if not isinstance(value, str):
-                raise TypeError(f"{argument}: must be names, not {value!r}")

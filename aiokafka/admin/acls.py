@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka._arguments import as_instance, as_list, as_principal, as_text
 from aiokafka.admin._items import outcome, settle
 from aiokafka.admin._routing import AdminApi, Call, Outcomes, error_of
 from aiokafka.admin._values import Value
@@ -84,7 +85,7 @@ class AclFilter(Value):
     @classmethod
     def of(cls, binding: AclBinding) -> AclFilter:
         """Return a filter that selects exactly this entry."""
-        pattern = binding.pattern
+        pattern = as_instance("binding", binding, AclBinding).pattern
         return cls(
             resource_type=pattern.resource_type,
             name=pattern.name,
@@ -96,11 +97,10 @@ class AclFilter(Value):
         )
 
 
-def check_binding(binding: Any) -> AclBinding:
+def check_binding(binding: AclBinding) -> AclBinding:
     """Return the entry unchanged. Raises TypeError or ValueError if a field is invalid."""
-    if not isinstance(binding, AclBinding):
-        raise TypeError(f"bindings: must be AclBinding objects, not {binding!r}")
-    pattern = binding.pattern
+    pattern = as_instance("bindings", binding, AclBinding).pattern
+    as_instance("bindings: pattern", pattern, ResourcePattern)
     for value, cls in (
         (pattern.resource_type, ResourceType),
         (pattern.pattern_type, PatternType),
@@ -111,21 +111,15 @@ def check_binding(binding: Any) -> AclBinding:
             raise TypeError(f"bindings: {value!r} must be of {cls.__name__}")
         if value.name in _NOT_IN_ENTRIES:
             raise ValueError(f"bindings: {cls.__name__}.{value.name} is for filters only")
-    kind, colon, name = binding.principal.partition(":")
-    if not (kind and colon and name):
-        raise ValueError(
-            f"bindings: {binding.principal!r} must be a principal such as 'User:alice'"
-        )
-    for what, text in (("a name", pattern.name), ("a host", binding.host)):
-        if not text:
-            raise ValueError(f"bindings: {what} must not be empty")
+    as_principal("bindings: principal", binding.principal)
+    as_text("bindings: name", pattern.name, empty=False)
+    as_text("bindings: host", binding.host, empty=False)
     return binding
 
 
-def check_filter(argument: str, wanted: Any) -> AclFilter:
+def check_filter(argument: str, wanted: AclFilter) -> AclFilter:
     """Return the filter unchanged. Raises TypeError or ValueError if a field is invalid."""
-    if not isinstance(wanted, AclFilter):
-        raise TypeError(f"{argument}: must be an AclFilter, not {wanted!r}")
+    as_instance(argument, wanted, AclFilter)
     for value, cls in (
         (wanted.resource_type, ResourceType),
         (wanted.pattern_type, PatternType),
@@ -135,7 +129,10 @@ def check_filter(argument: str, wanted: Any) -> AclFilter:
         if not isinstance(value, cls):
             raise TypeError(f"{argument}: {value!r} must be of {cls.__name__}")
         if value.name == "UNKNOWN":
-            raise ValueError(f"{argument}: {cls.__name__}.UNKNOWN chooses nothing")
+            raise ValueError(f"{argument}: {cls.__name__}.UNKNOWN matches nothing")
+    for name in ("name", "principal", "host"):
+        if getattr(wanted, name) is not None:
+            as_text(f"{argument}: {name}", getattr(wanted, name))
     return wanted
 
 
@@ -185,7 +182,7 @@ class Acls(AdminApi):
         InvalidRequestError; AdminItemsError, with the errors of the failed entries, if one of
         several fails.
         """
-        wanted = [check_binding(binding) for binding in bindings]
+        wanted = [check_binding(binding) for binding in as_list("bindings", bindings, "entries")]
         deadline = self._deadline(timeout_ms)
 
         async def ask(left: list[AclBinding]) -> Outcomes[AclBinding, None]:
@@ -216,7 +213,7 @@ class Acls(AdminApi):
         selects several entries and some cannot be deleted, the error of this filter is itself an
         AdminItemsError, with the errors of these entries.
         """
-        chosen = [check_filter("filters", one) for one in filters]
+        chosen = [check_filter("filters", one) for one in as_list("filters", filters, "filters")]
         deadline = self._deadline(timeout_ms)
         entries: dict[AclFilter, dict[AclBinding, KafkaError | None]] = {}
 

@@ -7,8 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka._arguments import (
+    as_enum,
+    as_flag,
+    as_instance,
+    as_int,
+    as_ints,
+    as_list,
+    as_partitions,
+    as_text,
+    by_partition,
+    items_of,
+)
 from aiokafka._metadata.discovery import CONTROLLERS
-from aiokafka._partitions import as_partition
 from aiokafka.admin._items import (
     GONE,
     by_node,
@@ -28,7 +39,7 @@ from aiokafka.admin._routing import (
     raise_for,
     remaining_ms,
 )
-from aiokafka.admin._values import Value, items_of, or_none, uuid_of
+from aiokafka.admin._values import Value, or_none, uuid_of
 from aiokafka.admin.enums import AclOperation, FeatureUpgradeType, operations_of
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -196,7 +207,8 @@ class Brokers(AdminApi):
                 the cluster (KIP-430).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
-        operations = include_authorized_operations
+        operations = as_flag("include_authorized_operations", include_authorized_operations)
+        include_fenced = as_flag("include_fenced", include_fenced)
         deadline = self._deadline(timeout_ms)
         has_fenced = False
 
@@ -250,6 +262,7 @@ class Brokers(AdminApi):
                 broker.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
+        node_id = None if broker_id is None else as_int("broker_id", broker_id)
         deadline = self._deadline(timeout_ms)
 
         def build(version: int) -> ApiVersionsRequest:
@@ -262,10 +275,10 @@ class Brokers(AdminApi):
             )
 
         call: Call[ApiVersionsResponse] = Call(ApiVersionsRequest, build)
-        if broker_id is None:
+        if node_id is None:
             response = await self._router.to_any(call, deadline)
         else:
-            response = await self._router.to_node(broker_id, call, deadline)
+            response = await self._router.to_node(node_id, call, deadline)
         raise_for(response.error_code, None, "ApiVersions")
         return Features(
             supported={
@@ -299,12 +312,14 @@ class Brokers(AdminApi):
         if others cannot be changed. Raises the first error, such as InvalidUpdateVersion or
         FeatureUpdateFailed.
         """
-        for name, level in items_of("levels", levels):
-            if isinstance(level, bool) or level < 0:
-                raise ValueError(f"levels: {name}={level!r}: must be a level, 0 or more")
-        if not levels:
+        wanted = {
+            as_text("levels: name", name): as_int(f"levels: {name}", level, 0)
+            for name, level in items_of("levels", levels)
+        }
+        if not wanted:
             raise ValueError("levels: must name a feature")
-        kind = FeatureUpgradeType(upgrade_type)
+        kind = as_enum("upgrade_type", upgrade_type, FeatureUpgradeType)
+        validate_only = as_flag("validate_only", validate_only)
         deadline = self._deadline(timeout_ms)
 
         def build(version: int) -> wire.UpdateFeaturesRequest:
@@ -316,7 +331,7 @@ class Brokers(AdminApi):
             request = wire.UpdateFeaturesRequest(
                 timeout_ms=remaining_ms(deadline), feature_updates=[]
             )
-            for name, level in levels.items():
+            for name, level in wanted.items():
                 update = wire.FeatureUpdateKey(feature=name, max_version_level=level)
                 if old:
                     update.allow_downgrade = kind is not FeatureUpgradeType.UPGRADE
@@ -328,7 +343,7 @@ class Brokers(AdminApi):
             return request
 
         def check(response: wire.UpdateFeaturesResponse) -> None:
-            what = ", ".join(f"{name}={level}" for name, level in levels.items())
+            what = ", ".join(f"{name}={level}" for name, level in wanted.items())
             raise_for(response.error_code, response.error_message, what)
             for each in response.results:
                 raise_for(each.error_code, each.error_message, each.feature)
@@ -344,9 +359,7 @@ class Brokers(AdminApi):
 
         def build(version: int) -> raft.DescribeQuorumRequest:
             if version < _FIRST_THAT_SERVES_QUORUM:
-                raise UnsupportedVersionError(
-                    "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
-                )
+                raise UnsupportedVersionError("DescribeQuorum: needs Kafka 3.3 (KIP-836)")
             partition = raft.QuorumPartition(partition_index=0)
             topic = raft.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
             return raft.DescribeQuorumRequest(topics=[topic])
@@ -388,7 +401,10 @@ class Brokers(AdminApi):
         Raises DuplicateVoter (also if the response to a first attempt was lost), and
         UnsupportedVersionError if the voters are fixed in the controllers' configuration.
         """
-        if not listeners:
+        voter_id = as_int("voter_id", voter_id)
+        directory_id = as_instance("directory_id", directory_id, uuid.UUID)
+        wanted = [_listener(each) for each in as_list("listeners", listeners, "listeners")]
+        if not wanted:
             raise ValueError("listeners: must be one (listener, host, port) or more")
         deadline = self._deadline(timeout_ms)
 
@@ -398,9 +414,7 @@ class Brokers(AdminApi):
                 timeout_ms=remaining_ms(deadline),
                 voter_id=voter_id,
                 voter_directory_id=directory_id.bytes,
-                listeners=[
-                    raft.Listener(name=name, host=host, port=port) for name, host, port in listeners
-                ],
+                listeners=wanted,
             )
 
         call = Call(raft.AddRaftVoterRequest, build, _checked(f"voter {voter_id}"))
@@ -414,6 +428,8 @@ class Brokers(AdminApi):
         Raises VoterNotFound (also if the response to a first attempt was lost), and
         UnsupportedVersionError if the voters are fixed in the controllers' configuration.
         """
+        voter_id = as_int("voter_id", voter_id)
+        directory_id = as_instance("directory_id", directory_id, uuid.UUID)
         deadline = self._deadline(timeout_ms)
         request = raft.RemoveRaftVoterRequest(
             cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id.bytes
@@ -427,7 +443,7 @@ class Brokers(AdminApi):
         Needs KRaft. A broker that still runs registers again. Raises BrokerIdNotRegistered (also if
         the response to a first attempt was lost).
         """
-        deadline = self._deadline(timeout_ms)
+        broker_id, deadline = as_int("broker_id", broker_id), self._deadline(timeout_ms)
         request = wire.UnregisterBrokerRequest(broker_id=broker_id)
         call = call_of(request, _checked(f"broker {broker_id}"))
         await self._router.to_controller(call, deadline)
@@ -441,6 +457,7 @@ class Brokers(AdminApi):
         Raises ControllerIdNotRegistered (also if the response to a first attempt was lost), and
         UnsupportedVersionError before Kafka 4.4.
         """
+        controller_id = as_int("controller_id", controller_id)
         deadline = self._deadline(timeout_ms)
         request = wire.UnregisterControllerRequest(controller_id=controller_id)
         call = call_of(request, _checked(f"controller {controller_id}"))
@@ -463,13 +480,14 @@ class Brokers(AdminApi):
         Needs Kafka 1.0 (KIP-113); sizes of volumes need Kafka 3.3 (KIP-827). Raises the error of a
         broker; AdminItemsError if one of several brokers fails.
         """
+        node_ids = None if broker_ids is None else as_ints("broker_ids", broker_ids)
         topics = None
         if partitions is not None:
-            topics = numbers_by_topic(map(as_partition, partitions), _log_dir_topic)
+            topics = numbers_by_topic(as_partitions("partitions", partitions), _log_dir_topic)
         deadline = self._deadline(timeout_ms)
-        if broker_ids is None:
+        if node_ids is None:
             metadata = await fetch_metadata(self._router, [], deadline)
-            broker_ids = sorted(broker.node_id for broker in metadata.brokers)
+            node_ids = sorted(broker.node_id for broker in metadata.brokers)
 
         call = call_of(logs.DescribeLogDirsRequest(topics=topics))
 
@@ -485,7 +503,7 @@ class Brokers(AdminApi):
         async def ask(left: list[int]) -> Outcomes[int, LogDirs]:
             return await by_node({node: [node] for node in left}, send)
 
-        return await settle(self._router, broker_ids, ask, deadline)
+        return await settle(self._router, node_ids, ask, deadline)
 
     async def move_replicas(
         self,
@@ -505,7 +523,8 @@ class Brokers(AdminApi):
         returns the future replicas. Needs Kafka 1.0 (KIP-113). Raises LogDirNotFound or
         ReplicaNotAvailableError; AdminItemsError if one of several replicas fails.
         """
-        wanted = {as_partition(tp): path for tp, path in items_of("moves", moves)}
+        broker_id = as_int("broker_id", broker_id)
+        wanted = {tp: as_text(f"moves: {tp}", path) for tp, path in by_partition("moves", moves)}
         deadline = self._deadline(timeout_ms)
 
         async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, bool]:
@@ -525,6 +544,17 @@ class Brokers(AdminApi):
             return found
 
         await settle(self._router, wanted, ask, deadline, final=_FINAL)
+
+
+def _listener(given: Any) -> raft.Listener:
+    if not isinstance(given, tuple | list) or len(given) != 3:
+        raise TypeError(f"listeners: {given!r}: must be (listener, host, port)")
+    name, host, port = given
+    return raft.Listener(
+        name=as_text("listeners: listener", name),
+        host=as_text("listeners: host", host),
+        port=as_int("listeners: port", port),
+    )
 
 
 # -- Cluster, features and quorum
@@ -564,7 +594,9 @@ def _quorum_in(response: raft.DescribeQuorumResponse) -> raft.PartitionData:
     raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
     found = [each for topic in response.topics for each in topic.partitions]
     if len(found) != 1:
-        raise KafkaProtocolError(f"DescribeQuorum: {len(found)} partitions, not one")
+        raise KafkaProtocolError(
+            f"DescribeQuorum: the response has {len(found)} partitions, not one"
+        )
     raise_for(found[0].error_code, found[0].error_message or None, _METADATA_TOPIC)
     return found[0]
 

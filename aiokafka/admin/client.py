@@ -4,13 +4,22 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._arguments import (
+    as_instance,
+    as_int,
+    as_names,
+    as_number,
+    as_partitions,
+    as_text,
+    as_tp,
+    by_partition,
+)
 from aiokafka._config import SecurityConfig, warn_ignored
 from aiokafka._config.admin import AdminConfig
 from aiokafka._config.options import (
@@ -19,13 +28,11 @@ from aiokafka._config.options import (
     refuse_unknown,
     show_options,
 )
-from aiokafka._partitions import as_partition
 from aiokafka._tasks import made_for, refuse_other_loop
 from aiokafka._telemetry import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin._items import by_leader, by_node, settle
 from aiokafka.admin._routing import R, Router, call_of, fetch_metadata
-from aiokafka.admin._values import items_of, refuse_other_names
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -111,22 +118,22 @@ class SendTo:
     @classmethod
     def broker(cls, broker_id: int) -> SendTo:
         """Choose the broker with this id."""
-        return cls("broker", broker_id)
+        return cls("broker", as_int("broker_id", broker_id))
 
     @classmethod
     def leader(cls, partition: TopicPartition) -> SendTo:
         """Choose the leader of a partition."""
-        return cls("leader", as_partition(partition))
+        return cls("leader", as_tp("partition", partition))
 
     @classmethod
     def coordinator(cls, group_id: str) -> SendTo:
         """Choose the coordinator of a group."""
-        return cls("group", group_id)
+        return cls("group", as_text("group_id", group_id))
 
     @classmethod
     def transaction_coordinator(cls, transactional_id: str) -> SendTo:
         """Choose the coordinator of a transactional id."""
-        return cls("transaction", transactional_id)
+        return cls("transaction", as_text("transactional_id", transactional_id))
 
 
 _ANY = SendTo.any()
@@ -310,8 +317,10 @@ class AIOKafkaAdminClient(Reporting):
         if not self._started:
             state = "closed" if self._closed else "not started"
             raise IllegalStateError(f"the admin client is {state}")
-        seconds = self._config.request_timeout if timeout_ms is None else _seconds(timeout_ms)
-        return loop.time() + seconds
+        if timeout_ms is None:
+            return loop.time() + self._config.request_timeout
+        milliseconds = as_number("timeout_ms", timeout_ms, "a number of milliseconds, or None")
+        return loop.time() + max(0.0, milliseconds / 1000)
 
     # -- sub-clients
 
@@ -417,7 +426,8 @@ class AIOKafkaAdminClient(Reporting):
         cannot be encoded.
         """
         deadline = self._deadline(timeout_ms)
-        router, call = self._router, call_of(request)
+        call = call_of(as_instance("request", request, Request))
+        router, to = self._router, as_instance("to", to, SendTo)
         if to.kind == "any":
             return await router.to_any(call, deadline)
         if to.kind == "controller":
@@ -442,7 +452,8 @@ class AIOKafkaAdminClient(Reporting):
         If brokers fail, raises AdminItemsError, with the errors by broker id and the responses of
         the other brokers. If there is only one broker, raises its error.
         """
-        deadline, call = self._deadline(timeout_ms), call_of(request)
+        deadline = self._deadline(timeout_ms)
+        call = call_of(as_instance("request", request, Request))
         metadata = await fetch_metadata(self._router, [], deadline)
 
         async def one(node_id: int, _: list[int]) -> dict[int, R]:
@@ -489,7 +500,6 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _upstream_calls
 
-        refuse_other_names("topics", topics)
         return await _upstream_calls.delete_topics(self._router, topics, self._deadline(timeout_ms))
 
     async def create_partitions(
@@ -523,9 +533,8 @@ class AIOKafkaAdminClient(Reporting):
 
         A topic that does not exist is not created: its dict has the `error_code` 3.
         """
-        refuse_other_names("topics", topics)
         deadline = self._deadline()
-        wanted = None if topics is None else list(topics)
+        wanted = None if topics is None else as_names("topics", topics, repeats=True)
         if wanted is not None and not wanted:
             return []
 
@@ -554,8 +563,7 @@ class AIOKafkaAdminClient(Reporting):
         from aiokafka.admin import records
 
         before = {
-            as_partition(tp): _before(tp, to)
-            for tp, to in items_of("records_to_delete", records_to_delete)
+            tp: _before(tp, to) for tp, to in by_partition("records_to_delete", records_to_delete)
         }
         try:
             return await records.delete_records(
@@ -643,7 +651,6 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _upstream_groups
 
-        refuse_other_names("group_ids", group_ids)
         return await _upstream_groups.describe_groups(
             self._router,
             group_ids,
@@ -687,13 +694,13 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _upstream_groups
 
-        tps = None if partitions is None else [as_partition(tp) for tp in partitions]
+        tps = None if partitions is None else as_partitions("partitions", partitions)
         return await _upstream_groups.list_offsets(
             self._router, group_id, tps, require_stable, group_coordinator_id, self._deadline()
         )
 
     async def remove_members_from_consumer_group(
-        self, group_id: str, group_instance_ids: Iterable[str], reason: str = ""
+        self, group_id: str, group_instance_ids: Iterable[str], reason: str | None = ""
     ) -> None:
         """Remove static members from a classic group before their sessions expire (KIP-345, Kafka
         2.4).
@@ -705,7 +712,6 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _upstream_groups
 
-        refuse_other_names("group_instance_ids", group_instance_ids)
         await _upstream_groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
@@ -752,22 +758,6 @@ class AIOKafkaAdminClient(Reporting):
         return await self.tokens.describe(owners)
 
 
-def _seconds(timeout_ms: float) -> float:
-    try:
-        if isinstance(timeout_ms, bool | str | bytes):
-            raise TypeError
-        seconds = float(timeout_ms) / 1000
-    except TypeError:
-        text = f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None"
-        raise TypeError(text) from None
-    except OverflowError:
-        seconds = math.nan
-    # A deadline of NaN would never be reached.
-    if math.isnan(seconds):
-        raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
-    return max(0.0, seconds)
-
-
 def _topic(topic: MetadataResponseTopic) -> TopicDict:
     return {
         "error_code": topic.error_code,
@@ -790,7 +780,7 @@ def _topic(topic: MetadataResponseTopic) -> TopicDict:
 def _before(tp: TopicPartition, to: RecordsToDelete) -> int:
     if not hasattr(to, "before_offset"):
         raise TypeError(f"records_to_delete: {tp}: must be a RecordsToDelete, not {to!r}")
-    return to.before_offset
+    return as_int(f"records_to_delete: {tp}", to.before_offset)
 
 
 show_options(

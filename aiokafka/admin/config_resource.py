@@ -18,6 +18,17 @@ class ConfigResourceType(enum.IntEnum):
     GROUP = 32
 
 
+def as_resource_type(argument: str, value: ConfigResourceType | str) -> ConfigResourceType:
+    """Return a type of resources for a member or its name in any case."""
+    if isinstance(value, ConfigResourceType):
+        return value
+    types = ConfigResourceType.__members__
+    found = types.get(str(value).upper())
+    if found is None:
+        raise ValueError(f"{argument}={value!r}: must be one of {', '.join(types)}")
+    return found
+
+
 class ConfigResource:
     """A resource that has a configuration, such as a topic or a broker.
 
@@ -36,14 +47,7 @@ class ConfigResource:
         name: str | int,
         configs: Mapping[str, str | float | None] | Iterable[str] | None = None,
     ) -> None:
-        if not isinstance(resource_type, ConfigResourceType):
-            types = ConfigResourceType.__members__
-            if str(resource_type).upper() not in types:
-                raise ValueError(
-                    f"resource_type={resource_type!r}: must be one of {', '.join(types)}"
-                )
-            resource_type = types[str(resource_type).upper()]
-        self.resource_type = resource_type
+        self.resource_type = as_resource_type("resource_type", resource_type)
         self.name = str(name) if isinstance(name, int) else name
         self.configs = configs
 

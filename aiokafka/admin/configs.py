@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from aiokafka._arguments import as_enum, as_flag, as_list, as_names, as_text, items_of
 from aiokafka.admin._items import GONE, by_node, settle
 from aiokafka.admin._routing import (
     AdminApi,
@@ -19,8 +20,8 @@ from aiokafka.admin._routing import (
     error_of,
     raise_for,
 )
-from aiokafka.admin._values import Value, items_of
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin._values import Value
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType, as_resource_type
 from aiokafka.admin.enums import ConfigOperation, ConfigSource, ConfigType
 from aiokafka.errors import KafkaError, KafkaProtocolError, UnsupportedVersionError
 from aiokafka.protocol.messages import configs as wire
@@ -144,7 +145,7 @@ class ConfigChange(Value):
 Change = ConfigChange | Plain | None
 
 
-def key_of(resource: Any) -> ConfigKey:
+def key_of(argument: str, resource: Any) -> ConfigKey:
     """Return the key of a resource: a ConfigKey, a ConfigResource or a tuple (type, name).
 
     Raises TypeError for other objects, ValueError for an unknown type or a wrong broker id.
@@ -152,14 +153,16 @@ def key_of(resource: Any) -> ConfigKey:
     if isinstance(resource, ConfigResource):
         key = ConfigKey(resource.resource_type, resource.name)
     elif isinstance(resource, tuple) and len(resource) == 2 and isinstance(resource[1], str):
-        key = ConfigKey(ConfigResource(*resource).resource_type, resource[1])
+        key = ConfigKey(as_resource_type(argument, resource[0]), resource[1])
     else:
-        raise TypeError(f"{resource!r}: must be a ConfigKey, a ConfigResource, or (type, name)")
+        raise TypeError(
+            f"{argument}: {resource!r}: must be a ConfigKey, a ConfigResource, or (type, name)"
+        )
     of_broker = key.type is ConfigResourceType.BROKER and key.name
     if (of_broker or key.type is ConfigResourceType.BROKER_LOGGER) and not (
         key.name.isascii() and key.name.isdigit()
     ):
-        raise ValueError(f"{key}: the name must be the id of a broker")
+        raise ValueError(f"{argument}: {key}: the name must be the id of a broker")
     return key
 
 
@@ -172,22 +175,20 @@ def text_of(name: str, value: object) -> str:
     return str(value)
 
 
-def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
+def changes_of(argument: str, changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
     """Return each change as a `ConfigChange` whose value is a str. A str, number or bool becomes
     SET, None becomes DELETE."""
     found = {}
-    for name, change in changes.items():
+    for name, change in items_of(argument, changes):
+        what = f"{argument}: {as_text(f'{argument}: name', name)}"
         if change is None:
             change = ConfigChange.delete()
         if not isinstance(change, ConfigChange):
             change = ConfigChange.set(change)
-        deletes = change.operation is ConfigOperation.DELETE
-        value = None if deletes else text_of(name, change.value)
-        found[name] = ConfigChange(ConfigOperation(change.operation), value)
+        operation = as_enum(what, change.operation, ConfigOperation)
+        value = None if operation is ConfigOperation.DELETE else text_of(what, change.value)
+        found[name] = ConfigChange(operation, value)
     return found
-
-
-T = TypeVar("T")
 
 
 class Configs(AdminApi):
@@ -218,14 +219,15 @@ class Configs(AdminApi):
         if one of several resources fails.
         """
         wanted: dict[ConfigKey, list[str] | None] = {}
-        for resource in _several("resources", resources):
+        for resource in as_list("resources", resources, one=(ConfigKey, ConfigResource)):
             names = resource.configs if isinstance(resource, ConfigResource) else None
-            wanted[key_of(resource)] = None if names is None else list(names)
+            key = key_of("resources", resource)
+            wanted[key] = None if names is None else as_names(f"resources: {key}", names)
         return await describe_configs(
             self._router,
             wanted,
-            include_synonyms,
-            include_documentation,
+            as_flag("include_synonyms", include_synonyms),
+            as_flag("include_documentation", include_documentation),
             self._deadline(timeout_ms),
         )
 
@@ -249,9 +251,11 @@ class Configs(AdminApi):
         InvalidConfigurationError; AdminItemsError if one of several resources fails.
         """
         wanted = {
-            key_of(resource): changes_of(each) for resource, each in items_of("changes", changes)
+            key_of("changes", resource): changes_of("changes", each)
+            for resource, each in items_of("changes", changes)
         }
-        await alter_configs(self._router, wanted, validate_only, self._deadline(timeout_ms))
+        is_check = as_flag("validate_only", validate_only)
+        await alter_configs(self._router, wanted, is_check, self._deadline(timeout_ms))
 
     async def set_exactly(
         self,
@@ -273,17 +277,19 @@ class Configs(AdminApi):
         All settings are replaced, or none of them (Java: alterConfigs, Kafka 0.11). A change that
         another client makes at the same time may be lost.
         """
-        key = key_of(resource)
+        key, is_check = key_of("resource", resource), as_flag("validate_only", validate_only)
         altered = wire.AlterConfigsResource(
             resource_type=key.type,
             resource_name=key.name,
             configs=[
-                wire.AlterableConfig(name=name, value=text_of(name, value))
-                for name, value in configs.items()
+                wire.AlterableConfig(
+                    name=as_text("configs: name", name), value=text_of(f"configs: {name}", value)
+                )
+                for name, value in items_of("configs", configs)
             ],
         )
         deadline = self._deadline(timeout_ms)
-        call = call_of(wire.AlterConfigsRequest(resources=[altered], validate_only=validate_only))
+        call = call_of(wire.AlterConfigsRequest(resources=[altered], validate_only=is_check))
 
         async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, bool]:
             return _outcomes((await _ask(self._router, node, call, deadline)).responses)
@@ -305,8 +311,7 @@ class Configs(AdminApi):
         """
         wanted = None
         if types is not None:
-            named = _several("types", types)
-            wanted = [ConfigResource(each, "").resource_type for each in named]
+            wanted = [as_resource_type("types", each) for each in as_list("types", types)]
         deadline = self._deadline(timeout_ms)
         only_metrics = wanted == [ConfigResourceType.CLIENT_METRICS]
 
@@ -330,12 +335,6 @@ class Configs(AdminApi):
             for each in response.config_resources
             if each.resource_type in _KNOWN  # newer brokers may have further types
         )
-
-
-def _several(argument: str, items: Iterable[T]) -> list[T]:
-    if isinstance(items, str | ConfigKey | ConfigResource):
-        raise TypeError(f"{argument}: must be several, not one {type(items).__name__}")
-    return list(items)
 
 
 # -- Requests
@@ -451,7 +450,9 @@ def _outcomes(
 
 def _key(kind: int, name: str) -> ConfigKey:
     if kind not in _KNOWN:
-        raise KafkaProtocolError(f"a resource of an unknown type, {kind}: {name!r}")
+        raise KafkaProtocolError(
+            f"the response has a resource of the unknown type {kind}: {name!r}"
+        )
     return ConfigKey(ConfigResourceType(kind), name)
 
 

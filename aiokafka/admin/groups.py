@@ -6,7 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka._partitions import as_partition
+from aiokafka._arguments import (
+    as_enums,
+    as_flag,
+    as_instance,
+    as_int,
+    as_names,
+    as_partitions,
+    as_text,
+    by_partition,
+)
 from aiokafka.admin._group_descriptions import GroupDescription, GroupListing, describe_groups
 from aiokafka.admin._group_offsets import (
     OffsetReset,
@@ -32,7 +41,6 @@ from aiokafka.admin._routing import (
     error_of,
     raise_for,
 )
-from aiokafka.admin._values import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.errors import AdminItemsError, KafkaError, NonEmptyGroup, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
@@ -81,7 +89,7 @@ class Groups(AdminApi):
             states=as_enums("states", states, GroupState),
             types=as_enums("types", types, GroupType),
             protocol_types=as_names("protocol_types", protocol_types),
-            prefix=prefix,
+            prefix=as_text("prefix", prefix),
         )
         deadline = self._deadline(timeout_ms)
 
@@ -114,9 +122,8 @@ class Groups(AdminApi):
         GroupAuthorizationFailedError; AdminItemsError if one of several groups fails.
         """
         names = as_names("group_ids", group_ids)
-        return await describe_groups(
-            self._router, names, include_authorized_operations, self._deadline(timeout_ms)
-        )
+        operations = as_flag("include_authorized_operations", include_authorized_operations)
+        return await describe_groups(self._router, names, operations, self._deadline(timeout_ms))
 
     async def offsets(
         self,
@@ -138,9 +145,8 @@ class Groups(AdminApi):
         error: it has no offsets. Raises the error of a single group; AdminItemsError if one of
         several groups fails.
         """
-        return await fetch_offsets(
-            self._router, _by_group(groups), require_stable, self._deadline(timeout_ms)
-        )
+        wanted, is_stable = _by_group(groups), as_flag("require_stable", require_stable)
+        return await fetch_offsets(self._router, wanted, is_stable, self._deadline(timeout_ms))
 
     async def lag(
         self, group_ids: Iterable[str], *, times: bool = True, timeout_ms: float | None = None
@@ -159,7 +165,8 @@ class Groups(AdminApi):
         AdminItemsError if one of several groups fails.
         """
         names = as_names("group_ids", group_ids)
-        return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
+        with_times = as_flag("times", times)
+        return await lag_of_groups(self._router, names, with_times, self._deadline(timeout_ms))
 
     async def delete(self, group_ids: Iterable[str], *, timeout_ms: float | None = None) -> None:
         """Delete groups without members, with their offsets (Java: deleteConsumerGroups, KIP-229,
@@ -190,7 +197,7 @@ class Groups(AdminApi):
         instance_ids: Iterable[str] = (),
         member_ids: Iterable[str] = (),
         all_members: bool = False,
-        reason: str = "",
+        reason: str | None = "",
         timeout_ms: float | None = None,
     ) -> tuple[str, ...]:
         """Remove members from a group before their sessions expire (Java:
@@ -211,13 +218,15 @@ class Groups(AdminApi):
         (also if the response to a first attempt was lost); AdminItemsError if one of several
         members fails.
         """
+        group_id = as_text("group_id", group_id)
+        reason = as_text("reason", "" if reason is None else reason)
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)
         members = {
             **{name: MemberIdentity(member_id=name, reason=reason) for name in named[1]},
             **{name: _static(name, reason) for name in named[0]},
         }
-        if all_members:
+        if as_flag("all_members", all_members):
             found = await describe_groups(self._router, [group_id], False, deadline)
             for each in found[group_id].members:
                 name = each.instance_id or each.member_id
@@ -267,9 +276,8 @@ class Groups(AdminApi):
         group has members. Raises the error of a single partition; AdminItemsError if one of several
         partitions fails.
         """
-        wanted = {
-            as_partition(tp): _committed(tp, value) for tp, value in items_of("offsets", offsets)
-        }
+        group_id = as_text("group_id", group_id)
+        wanted = {tp: _committed(tp, value) for tp, value in by_partition("offsets", offsets)}
         deadline = self._deadline(timeout_ms)
         await commit_offsets(self._router, group_id, wanted, deadline)
 
@@ -292,7 +300,7 @@ class Groups(AdminApi):
         partitions fails. Raises GroupIdNotFound if the group does not exist (also if the response
         to a first attempt was lost, and that attempt has deleted the last offset of the group).
         """
-        wanted = as_partitions("partitions", partitions)
+        group_id, wanted = as_text("group_id", group_id), as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
         await delete_offsets(self._router, group_id, wanted, deadline)
 
@@ -325,12 +333,11 @@ class Groups(AdminApi):
         is given, raises GroupIdNotFound for a group that does not exist; with `ResetRule.copy`,
         raises it for a copied group without offsets instead.
         """
-        if not isinstance(rule, ResetRule):
-            raise TypeError(f"rule: must be a ResetRule, not {rule!r}")
+        group_id, rule = as_text("group_id", group_id), as_instance("rule", rule, ResetRule)
         tps = None if partitions is None else as_partitions("partitions", partitions)
         names = None if topics is None else as_names("topics", topics)
-        deadline = self._deadline(timeout_ms)
-        return await reset_offsets(self._router, group_id, rule, tps, names, dry_run, deadline)
+        is_dry, deadline = as_flag("dry_run", dry_run), self._deadline(timeout_ms)
+        return await reset_offsets(self._router, group_id, rule, tps, names, is_dry, deadline)
 
     async def share_offsets(
         self,
@@ -369,9 +376,9 @@ class Groups(AdminApi):
         Raises NonEmptyGroup if the group has members, and the error of a partition; AdminItemsError
         if one of several partitions fails.
         """
+        group_id = as_text("group_id", group_id)
         wanted = {
-            as_partition(tp): _committed(tp, value).offset
-            for tp, value in items_of("offsets", offsets)
+            tp: _committed(tp, value).offset for tp, value in by_partition("offsets", offsets)
         }
         deadline = self._deadline(timeout_ms)
         await alter_share_offsets(self._router, group_id, wanted, deadline)
@@ -390,7 +397,7 @@ class Groups(AdminApi):
         Raises NonEmptyGroup if the group has members, and the error of a topic; AdminItemsError if
         one of several topics fails.
         """
-        names = as_names("topics", topics)
+        group_id, names = as_text("group_id", group_id), as_names("topics", topics)
         deadline = self._deadline(timeout_ms)
         await delete_share_offsets(self._router, group_id, names, deadline)
 
@@ -400,10 +407,9 @@ def _static(name: str, reason: str) -> MemberIdentity:
 
 
 def _committed(tp: TopicPartition, value: Any) -> OffsetAndMetadata:
-    offset = value.offset if isinstance(value, OffsetAndMetadata) else value
-    if not isinstance(offset, int) or offset < 0:
-        raise ValueError(f"offsets: {tp}: {value!r}: must be an offset, from 0")
-    return value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    given = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    offset = as_int(f"offsets: {tp}", given.offset, 0)
+    return OffsetAndMetadata(offset, given.metadata, given.leader_epoch)
 
 
 def _by_group(

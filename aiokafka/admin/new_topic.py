@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from aiokafka.errors import IllegalArgumentError
 
 __all__ = ["NewTopic"]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class NewTopic:
@@ -42,8 +46,8 @@ class NewTopic:
         self.name = name
         self.num_partitions = -1 if num_partitions is None else num_partitions
         self.replication_factor = -1 if replication_factor is None else replication_factor
-        self.replica_assignments = dict(replica_assignments or {})
-        self.topic_configs = dict(topic_configs or {})
+        self.replica_assignments = _as_dict("replica_assignments", replica_assignments)
+        self.topic_configs = _as_dict("topic_configs", topic_configs)
 
     def __repr__(self) -> str:
         return (
@@ -51,3 +55,10 @@ class NewTopic:
             f"replication_factor={self.replication_factor}, "
             f"replica_assignments={self.replica_assignments}, topic_configs={self.topic_configs})"
         )
+
+
+def _as_dict(argument: str, values: Mapping[K, V] | None) -> dict[K, V]:
+    try:
+        return dict(values or {})
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}: must be a dict, not {type(values).__name__}") from None

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka._partitions import as_partition
+from aiokafka._arguments import by_partition
 from aiokafka._tasks import together
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
 from aiokafka.admin._routing import AdminApi, Call, Outcomes, Router, error_of, remaining_ms
-from aiokafka.admin._values import Value, items_of, or_none
+from aiokafka.admin._values import Value, or_none
 from aiokafka.errors import (
     KafkaError,
     NotLeaderForPartitionError,
@@ -114,7 +114,7 @@ class Offsets(AdminApi):
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)
             raise ValueError(f"isolation_level: {isolation_level!r}: must be one of {known}")
-        wanted = {as_partition(tp): _place(place) for tp, place in items_of("places", places)}
+        wanted = {tp: _place(place) for tp, place in by_partition("places", places)}
         return await list_offsets(
             self._router, wanted, isolation_level == _LEVELS[1], self._deadline(timeout_ms)
         )
@@ -212,7 +212,9 @@ def _found(tp: TopicPartition, found: ListOffsetsPartitionResponse) -> ListedOff
     if found.error_code == UnknownTopicOrPartitionError.errno:
         # The partition is in the metadata, so the leader will know it soon: make the error
         # retriable.
-        return NotLeaderForPartitionError(f"{name_of(tp)}: its leader does not know it")
+        return NotLeaderForPartitionError(
+            f"{name_of(tp)}: the leader does not know this partition yet"
+        )
     error = error_of(found.error_code, None, name_of(tp))
     if error is not None:
         return error

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka._arguments import as_flag, as_instance, items_of
 from aiokafka.admin._items import settle
 from aiokafka.admin._routing import AdminApi, Outcomes, call_of
-from aiokafka.admin._values import Value, items_of
+from aiokafka.admin._values import Value
 from aiokafka.admin.enums import QuotaName
 from aiokafka.errors import KafkaError, KafkaProtocolError, for_code
 from aiokafka.protocol.messages.quotas import (
@@ -50,7 +51,7 @@ class QuotaEntity(Value):
         if self.user is self.client_id is self.ip is None:
             raise ValueError("give a user, a client_id or an ip")
         if self.ip is not None and not self.user is self.client_id is None:
-            raise ValueError("ip: must stand alone")
+            raise ValueError("ip: cannot be combined with user or client_id")
 
     def __str__(self) -> str:
         """Return the entity as Kafka's tools print it, such as "user=alice,
@@ -113,9 +114,7 @@ class Quotas(AdminApi):
             filter: the filter; by default all quotas are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
-        wanted = QuotaFilter() if filter is None else filter
-        if not isinstance(wanted, QuotaFilter):
-            raise TypeError(f"filter: must be a QuotaFilter, not {filter!r}")
+        wanted = QuotaFilter() if filter is None else as_instance("filter", filter, QuotaFilter)
         deadline = self._deadline(timeout_ms)
         components = [_component(kind, name) for kind, name in parts(wanted).items()]
         call = call_of(DescribeClientQuotasRequest(components=components, strict=wanted.strict))
@@ -153,6 +152,7 @@ class Quotas(AdminApi):
 
         Raises InvalidRequestError for an unknown quota or an invalid limit.
         """
+        entity = as_instance("entity", entity, QuotaEntity)
         await self.alter_all({entity: changes}, validate_only=validate_only, timeout_ms=timeout_ms)
 
     async def alter_all(
@@ -172,7 +172,8 @@ class Quotas(AdminApi):
         Raises the error of a single entity; AdminItemsError if one of several entities fails.
         """
         for entity, limits in items_of("changes", changes):
-            _check_limits(entity, limits)
+            _check_limits(as_instance("changes: entity", entity, QuotaEntity), limits)
+        validate_only = as_flag("validate_only", validate_only)
         deadline = self._deadline(timeout_ms)
 
         async def ask(left: list[QuotaEntity]) -> Outcomes[QuotaEntity, None]:
@@ -191,10 +192,8 @@ class Quotas(AdminApi):
         await settle(self._router, changes, ask, deadline)
 
 
-def _check_limits(entity: Any, limits: Mapping[Any, Any]) -> None:
-    if not isinstance(entity, QuotaEntity):
-        raise TypeError(f"entity: must be a QuotaEntity, not {entity!r}")
-    for key, value in limits.items():
+def _check_limits(entity: QuotaEntity, limits: Mapping[Any, Any]) -> None:
+    for key, value in items_of(f"changes: {entity}", limits):
         if not isinstance(key, str) or not key:
             raise ValueError(f"changes: {key!r} must be the name of a quota")
         if value is None:
@@ -235,10 +234,14 @@ def _entity(parts: Iterable[EntityData]) -> QuotaEntity:
     names: dict[str, str | QuotaName] = {}
     for each in parts:
         if each.entity_type not in KINDS:
-            raise KafkaProtocolError(f"a quota of an unknown kind, {each.entity_type!r}")
+            raise KafkaProtocolError(
+                f"the response has a quota of the unknown kind {each.entity_type!r}"
+            )
         name = QuotaName.DEFAULT if each.entity_name is None else each.entity_name
         names[KINDS[each.entity_type]] = name
     try:
         return QuotaEntity(**names)
     except ValueError as error:
-        raise KafkaProtocolError(f"a quota of an impossible entity: {error}") from error
+        raise KafkaProtocolError(
+            f"the response has a quota of an invalid entity: {error}"
+        ) from error

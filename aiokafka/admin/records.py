@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafka._partitions import as_partition
+from aiokafka._arguments import as_int, by_partition
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
 from aiokafka.admin._routing import AdminApi, Call, Outcomes, Router, error_of, remaining_ms
-from aiokafka.admin._values import as_int, items_of
 from aiokafka.protocol.messages.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -35,7 +34,7 @@ class Records(AdminApi):
         if one of several partitions fails. Cancelling the call does not restore records.
         """
         wanted = {
-            as_partition(tp): as_int(f"before: {tp}", o) for tp, o in items_of("before", before)
+            tp: as_int(f"before: {tp}", offset) for tp, offset in by_partition("before", before)
         }
         for tp, offset in wanted.items():
             if offset < -1:

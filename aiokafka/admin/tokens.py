@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from aiokafka._arguments import as_int, as_list, as_principal
 from aiokafka.admin._routing import AdminApi, call_of, raise_for
 from aiokafka.protocol.messages.delegation_tokens import (
     CreatableRenewers,
@@ -88,14 +89,14 @@ class Tokens(AdminApi):
         again and creates a second token; the first token then stays unused until it expires.
         """
         deadline = self._deadline(timeout_ms)
-        kinds = [_split(renewer, "renewers") for renewer in renewers]
-        owner_kind, owner_name = ("", "") if owner is None else _split(owner, "owner")
+        kinds = _principals("renewers", renewers)
+        owner_kind, owner_name = ("", "") if owner is None else as_principal("owner", owner)
 
         request = CreateDelegationTokenRequest(
             renewers=[
                 CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in kinds
             ],
-            max_lifetime_ms=max_lifetime_ms,
+            max_lifetime_ms=as_int("max_lifetime_ms", max_lifetime_ms),
         )
         if owner is not None:
             request.owner_principal_type = owner_kind
@@ -120,7 +121,9 @@ class Tokens(AdminApi):
         token.
         """
         deadline = self._deadline(timeout_ms)
-        request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
+        request = RenewDelegationTokenRequest(
+            hmac=_hmac(hmac), renew_period_ms=as_int("renew_period_ms", renew_period_ms)
+        )
         call = call_of(request, lambda r: raise_for(r.error_code, None, "renew_delegation_token"))
         return (await self._router.to_controller(call, deadline)).expiry_timestamp_ms
 
@@ -138,7 +141,9 @@ class Tokens(AdminApi):
         attempt, whose response was lost, has expired the token.
         """
         deadline = self._deadline(timeout_ms)
-        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+        request = ExpireDelegationTokenRequest(
+            hmac=_hmac(hmac), expiry_time_period_ms=as_int("expiry_period_ms", expiry_period_ms)
+        )
         call = call_of(request, lambda r: raise_for(r.error_code, None, "expire_delegation_token"))
         return (await self._router.to_controller(call, deadline)).expiry_timestamp_ms
 
@@ -152,7 +157,7 @@ class Tokens(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         deadline = self._deadline(timeout_ms)
-        kinds = None if owners is None else [_split(owner, "owners") for owner in owners]
+        kinds = None if owners is None else _principals("owners", owners)
         if kinds == []:
             return []
         wanted = [
@@ -167,13 +172,15 @@ class Tokens(AdminApi):
         return [_described(token) for token in response.tokens]
 
 
-def _split(principal: str, argument: str) -> tuple[str, str]:
-    if not isinstance(principal, str):
-        raise TypeError(f"{argument}: must be principals such as 'User:alice'")
-    kind, colon, name = principal.partition(":")
-    if not (kind and colon and name):
-        raise ValueError(f"{argument}: {principal!r} must be a principal such as 'User:alice'")
-    return kind, name
+def _principals(argument: str, values: Iterable[str]) -> list[tuple[str, str]]:
+    return [as_principal(argument, each) for each in as_list(argument, values, "principals")]
+
+
+def _hmac(hmac: bytes) -> bytes:
+    # The text of the error must not show the secret.
+    if not isinstance(hmac, bytes | bytearray | memoryview):
+        raise TypeError(f"hmac: must be bytes, not {type(hmac).__name__}")
+    return hmac
 
 
 def _created(response: CreateDelegationTokenResponse, renewers: tuple[str, ...]) -> DelegationToken:

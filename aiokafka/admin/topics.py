@@ -9,7 +9,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aiokafka._partitions import as_partition
+from aiokafka._arguments import (
+    as_enum,
+    as_flag,
+    as_int,
+    as_list,
+    as_names,
+    as_partitions,
+    as_text,
+    by_partition,
+    items_of,
+)
 from aiokafka.admin._items import GONE, by_node, settle
 from aiokafka.admin._replicas import (
     Reassignment,
@@ -28,7 +38,7 @@ from aiokafka.admin._routing import (
     metadata_of,
     remaining_ms,
 )
-from aiokafka.admin._values import Value, items_of, or_none, uuid_of
+from aiokafka.admin._values import Value, or_none, uuid_of
 from aiokafka.admin.configs import (
     ConfigChange,
     ConfigKey,
@@ -184,6 +194,7 @@ class Topics(AdminApi):
             pattern = re.compile(fnmatch.translate(pattern))
         elif not isinstance(pattern, re.Pattern | None):
             raise TypeError(f"pattern={pattern!r}: must be a str or a compiled expression")
+        with_internal = as_flag("include_internal", include_internal)
         response = await fetch_metadata(self._router, None, self._deadline(timeout_ms))
         found = [
             TopicListing(
@@ -194,7 +205,7 @@ class Topics(AdminApi):
                 replication_factor=max((len(p.replica_nodes) for p in topic.partitions), default=0),
             )
             for topic in response.topics
-            if (include_internal or not topic.is_internal)
+            if (with_internal or not topic.is_internal)
             and (pattern is None or pattern.fullmatch(str(topic.name)))
         ]
         return sorted(found, key=lambda topic: topic.name)
@@ -219,8 +230,8 @@ class Topics(AdminApi):
         several topics fails.
         """
         wanted = None if topics is None else _topics("topics", topics)
+        operations = as_flag("include_authorized_operations", include_authorized_operations)
         deadline = self._deadline(timeout_ms)
-        operations = include_authorized_operations
         if wanted is None:
             return dict((await describe_all_topics(self._router, operations, deadline)).items())
         return await describe_topics(self._router, wanted, operations, deadline)
@@ -249,7 +260,8 @@ class Topics(AdminApi):
         names = [topic.name for topic in wanted]
         if len(set(names)) < len(names):
             raise ValueError(f"topics: each may be given once, not {names}")
-        return await create_topics(self._router, wanted, validate_only, self._deadline(timeout_ms))
+        is_check = as_flag("validate_only", validate_only)
+        return await create_topics(self._router, wanted, is_check, self._deadline(timeout_ms))
 
     async def delete(
         self, topics: Iterable[str | uuid.UUID], *, timeout_ms: float | None = None
@@ -283,10 +295,9 @@ class Topics(AdminApi):
         that many partitions (also if the response to a first attempt was lost); AdminItemsError if
         one of several topics fails.
         """
-        for name, new in items_of("topics", topics):
-            if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
-                raise TypeError(f"topics: {name}={new!r}: must be an int or a NewPartitions")
-        await create_partitions(self._router, topics, validate_only, self._deadline(timeout_ms))
+        wanted = as_new_partitions("topics", topics)
+        is_check = as_flag("validate_only", validate_only)
+        await create_partitions(self._router, wanted, is_check, self._deadline(timeout_ms))
 
     async def wait_until_ready(
         self, topics: Iterable[str], *, timeout_ms: float | None = None
@@ -296,11 +307,7 @@ class Topics(AdminApi):
         Topics are given by name, and need not exist yet. After the timeout, raises
         KafkaTimeoutError with the reason; AdminItemsError if one of several topics fails.
         """
-        names: list[str] = []
-        for topic in _topics("topics", topics):
-            if not isinstance(topic, str):
-                raise TypeError(f"topics: {topic!r}: must be a name; ids are not waited for")
-            names.append(topic)
+        names = as_names("topics", topics)
         deadline = self._deadline(timeout_ms)
 
         async def ask(left: list[str]) -> Outcomes[str, bool]:
@@ -340,11 +347,11 @@ class Topics(AdminApi):
         EligibleLeadersNotAvailable if no replica can be elected; AdminItemsError if one of several
         partitions fails.
         """
-        kind = ElectionType(election_type)
+        kind = as_enum("election_type", election_type, ElectionType)
         if partitions is None:
             deadline = self._deadline(timeout_ms)
             return await elect_all(self._router, kind, deadline)
-        wanted = [as_partition(tp) for tp in partitions]
+        wanted = as_partitions("partitions", partitions)
         return await elect_each(self._router, wanted, kind, self._deadline(timeout_ms))
 
     async def reassign(
@@ -367,13 +374,15 @@ class Topics(AdminApi):
         InvalidReplicationAssignmentError; AdminItemsError if one of several partitions fails. Needs
         Kafka 2.4.
         """
-        wanted = {as_partition(tp): list(brokers) for tp, brokers in items_of("moves", moves)}
-        for tp, brokers in wanted.items():
+        wanted = {}
+        for tp, given in by_partition("moves", moves):
+            what = f"moves: {tp}"
+            brokers = [as_int(what, each) for each in as_list(what, given, "brokers")]
             if not brokers or len(set(brokers)) < len(brokers):
-                raise ValueError(f"moves: {tp}: {brokers}: must be one broker or more, each once")
-        await reassign_each(
-            self._router, wanted, allow_replication_factor_change, self._deadline(timeout_ms)
-        )
+                raise ValueError(f"{what}: {brokers}: must be one broker or more, each once")
+            wanted[tp] = brokers
+        may_change = as_flag("allow_replication_factor_change", allow_replication_factor_change)
+        await reassign_each(self._router, wanted, may_change, self._deadline(timeout_ms))
 
     async def cancel_reassignments(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -383,7 +392,7 @@ class Topics(AdminApi):
         Raises NoReassignmentInProgress for a partition that is not being moved (also if the
         response to a first attempt was lost); AdminItemsError if one of several partitions fails.
         """
-        wanted = dict.fromkeys(as_partition(tp) for tp in partitions)
+        wanted = dict.fromkeys(as_partitions("partitions", partitions))
         await reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
 
     async def reassignments(
@@ -399,7 +408,7 @@ class Topics(AdminApi):
                 being moved.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
-        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
+        wanted = None if partitions is None else as_partitions("partitions", partitions)
         return await list_reassignments(self._router, wanted, self._deadline(timeout_ms))
 
     async def apply(
@@ -424,10 +433,10 @@ class Topics(AdminApi):
         sent again, and may fail because the first attempt has made the change
         (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
         """
-        wanted = _declared_topics(declared)
+        wanted, is_dry = _declared_topics(declared), as_flag("dry_run", dry_run)
         deadline = self._deadline(timeout_ms)
         steps = await _plan(self._router, wanted, deadline)
-        if not dry_run:
+        if not is_dry:
             await _carry_out(self._router, steps, deadline)
         return steps
 
@@ -435,13 +444,11 @@ class Topics(AdminApi):
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:
     """Return the topics without repeats. Raises TypeError for a single topic, and for an item that
     is neither a str nor a UUID."""
-    if isinstance(topics, str | uuid.UUID):
-        raise TypeError(f"{argument}: must be several topics, not one {type(topics).__name__}")
-    wanted = dict.fromkeys(topics)
+    wanted = as_list(argument, topics, "topics", uuid.UUID)
     for topic in wanted:
         if not isinstance(topic, str | uuid.UUID):
             raise TypeError(f"{argument}: {topic!r}: must be a name, or an id as a uuid.UUID")
-    return wanted
+    return dict.fromkeys(wanted)
 
 
 # -- CreateTopics, DeleteTopics, CreatePartitions
@@ -450,14 +457,28 @@ def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str 
 def as_new_topics(argument: str, values: Iterable[NewTopic]) -> list[NewTopic]:
     """Return the topics as a list. Raises TypeError for a single topic, and for an item that is no
     NewTopic."""
-    if isinstance(values, NewTopic):
-        raise TypeError(f"{argument}: must be several topics, not one NewTopic")
-    topics = list(values)
+    topics = as_list(argument, values, "topics", NewTopic)
     for topic in topics:
         # The NewTopic class of another library is accepted as well.
         if not hasattr(topic, "num_partitions"):
             raise TypeError(f"{argument}: must be NewTopic objects, not {topic!r}")
+        as_text(f"{argument}: name", topic.name)
     return topics
+
+
+def as_new_partitions(
+    argument: str, values: Mapping[str, NewPartitions | int]
+) -> dict[str, NewPartitions | int]:
+    """Return the new numbers of partitions by topic. Raises TypeError for another value than an int
+    or a NewPartitions."""
+    found = dict(items_of(argument, values))
+    for name, new in found.items():
+        as_text(f"{argument}: name", name)
+        # The NewPartitions class of another library is accepted as well.
+        if not hasattr(new, "total_count"):
+            accepted = "an integer or a NewPartitions"
+            found[name] = as_int(f"{argument}: {name}", new, accepted=accepted)
+    return found
 
 
 Topic = str | uuid.UUID
@@ -642,7 +663,7 @@ async def describe_topics(
         for topic_id, name in names.items():
             described = name if isinstance(name, KafkaError) else found.get(name)
             if isinstance(described, TopicDescription) and described.topic_id != topic_id:
-                described = UnknownTopicId(f"{topic_id}: {name} has another id by now")
+                described = UnknownTopicId(f"{topic_id}: topic {name} has another id now")
             if described is not None:
                 outcomes[topic_id] = described
         return outcomes
@@ -731,7 +752,9 @@ async def _in_pages(
             return {name: _merged(parts, operations) for name, parts in pages.items()}
         place = (following.topic_name, following.partition_index)
         if cursor is not None and place <= (cursor.topic_name, cursor.partition_index):
-            raise KafkaProtocolError(f"DescribeTopicPartitions: the cursor stays at {following}")
+            raise KafkaProtocolError(
+                f"DescribeTopicPartitions: the cursor did not advance: {following}"
+            )
         cursor = following
 
 
@@ -823,21 +846,22 @@ def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     returned an error that is not retriable.
     """
     if not views:
-        return UnknownTopicOrPartitionError(f"{name}: no broker is there")
+        return UnknownTopicOrPartitionError(f"{name}: no broker returned metadata")
     known = [len(v.partitions) for v in views.values() if not isinstance(v, KafkaError)]
     most = max(known, default=0)
     for node, view in views.items():
-        where = f"{name}, as node {node} knows it"
+        where = f"{name} in the metadata of node {node}"
         if isinstance(view, KafkaError):
             return view
         error = error_of(view.error_code, None, where)
         if error is not None:
             return error
         if not view.partitions or len(view.partitions) < most:
-            return LeaderNotAvailableError(f"{where}: {len(view.partitions)} partitions yet")
+            return LeaderNotAvailableError(f"{where}: only {len(view.partitions)} partitions yet")
         for partition in view.partitions:
             if partition.leader_id < 0:
-                return LeaderNotAvailableError(f"{where}: partition {partition.partition_index}")
+                number = partition.partition_index
+                return LeaderNotAvailableError(f"{where}: partition {number} has no leader")
     return True
 
 
@@ -876,20 +900,17 @@ class TopicStep(Value):
 def _declared_topics(
     topics: Mapping[str, DeclaredTopic | Mapping[str, Any] | None],
 ) -> dict[str, DeclaredTopic | None]:
-    if not isinstance(topics, Mapping):
-        raise TypeError(f"declared: must be a dict by topic, not {type(topics).__name__}")
     found: dict[str, DeclaredTopic | None] = {}
-    for name, given in topics.items():
-        wanted = _declared(name, given)
+    for name, given in items_of("declared", topics):
+        wanted = _declared(as_text("declared: name", name), given)
         if wanted is not None:
             for key in ("partitions", "replication_factor"):
                 number = getattr(wanted, key)
                 if number is None:
                     continue
-                if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                    raise ValueError(f"{name}: {key}={number!r}: must be 1 or more")
-            for key, value in (wanted.configs or {}).items():
-                text_of(f"{name}: {key}", value)
+                as_int(f"declared: {name}: {key}", number, 1)
+            for key, value in items_of(f"declared: {name}: configs", wanted.configs or {}):
+                text_of(f"declared: {name}: {key}", value)
         found[name] = wanted
     return found
 
@@ -898,10 +919,12 @@ def _declared(name: str, given: DeclaredTopic | Mapping[str, Any] | None) -> Dec
     if isinstance(given, Mapping):
         known = DeclaredTopic.__dataclass_fields__
         if unknown := sorted(map(str, given.keys() - known.keys())):
-            raise TypeError(f"{name}: {', '.join(unknown)}: it may have {', '.join(known)}")
+            raise TypeError(
+                f"declared: {name}: {', '.join(unknown)}: it may have {', '.join(known)}"
+            )
         return DeclaredTopic(**given)
     if given is not None and not isinstance(given, DeclaredTopic):
-        raise TypeError(f"{name}={given!r}: must be a DeclaredTopic, a dict, or None")
+        raise TypeError(f"declared: {name}={given!r}: must be a DeclaredTopic, a dict, or None")
     return given
 
 

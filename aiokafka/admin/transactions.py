@@ -9,7 +9,16 @@ from functools import partial
 from typing import Any
 
 from aiokafka import _clock
-from aiokafka._partitions import as_partition
+from aiokafka._arguments import (
+    as_int,
+    as_ints,
+    as_list,
+    as_milliseconds,
+    as_names,
+    as_partitions,
+    as_text,
+    as_tp,
+)
 from aiokafka.admin._items import (
     attempt,
     by_coordinator,
@@ -150,7 +159,7 @@ class Transactions(AdminApi):
         Raises TransactionalIdNotFound for an id that was never used, or that has expired;
         AdminItemsError if one of several ids fails.
         """
-        ids = _ids(transactional_ids)
+        ids = _ids("transactional_ids", transactional_ids)
         return await describe_transactions(self._router, ids, self._deadline(timeout_ms))
 
     async def producers(
@@ -164,7 +173,7 @@ class Transactions(AdminApi):
 
         Raises the error of a single partition; AdminItemsError if one of several partitions fails.
         """
-        wanted = [as_partition(tp) for tp in partitions]
+        wanted = as_partitions("partitions", partitions)
         return await describe_producers(self._router, wanted, self._deadline(timeout_ms))
 
     async def abort(
@@ -193,11 +202,11 @@ class Transactions(AdminApi):
         TransactionCoordinatorFenced if the partition has a newer epoch of the producer or
         coordinator.
         """
-        for name, number in (("producer_id", producer_id), ("producer_epoch", producer_epoch)):
-            if number < 0:
-                raise ValueError(f"{name}={number!r}: must be at least 0")
-        partition = as_partition(partition)
-        coordinator_epoch = 0 if coordinator_epoch is None else max(coordinator_epoch, 0)
+        producer_id = as_int("producer_id", producer_id, 0)
+        producer_epoch = as_int("producer_epoch", producer_epoch, 0)
+        partition = as_tp("partition", partition)
+        if coordinator_epoch is not None:
+            coordinator_epoch = max(as_int("coordinator_epoch", coordinator_epoch), 0)
         deadline = self._deadline(timeout_ms)
 
         topic = wire.WritableTxnMarkerTopic(
@@ -208,7 +217,7 @@ class Transactions(AdminApi):
             producer_epoch=producer_epoch,
             transaction_result=False,
             topics=[topic],
-            coordinator_epoch=coordinator_epoch,
+            coordinator_epoch=coordinator_epoch or 0,
         )
         call = call_of(wire.WriteTxnMarkersRequest(markers=[marker]))
 
@@ -237,7 +246,7 @@ class Transactions(AdminApi):
         Returns the new producer id and epoch of each transactional id. Raises the error of a single
         id; AdminItemsError if one of several ids fails.
         """
-        ids = _ids(transactional_ids)
+        ids = _ids("transactional_ids", transactional_ids)
         return await fence_producers(self._router, ids, self._deadline(timeout_ms))
 
     async def force_terminate(
@@ -255,7 +264,7 @@ class Transactions(AdminApi):
 
         Raises TransactionalIdNotFound for an id that no coordinator knows (from Kafka 3.0 on).
         """
-        (name,) = _ids([transactional_id])
+        name = as_text("transactional_id", transactional_id, empty=False)
         deadline = self._deadline(timeout_ms)
         with suppress(UnsupportedVersionError):  # brokers before Kafka 3.0 cannot check the id
             await describe_transactions(self._router, [name], deadline)
@@ -284,13 +293,12 @@ class Transactions(AdminApi):
         some partitions cannot be checked, raises AdminItemsError, with their errors by partition,
         and the hanging transactions of the other partitions as results.
         """
-        if older_than_ms < 0:
-            raise ValueError(f"older_than_ms={older_than_ms!r}: must be at least 0")
-        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
+        age_ms = as_milliseconds("older_than_ms", older_than_ms)
+        wanted = None if partitions is None else as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
         asked = await _all_partitions(self._router, deadline) if wanted is None else wanted
         first = await _describe_each(self._router, asked, wanted is None, deadline)
-        latest = _clock.wall_time() * 1000 - older_than_ms
+        latest = _clock.wall_time() * 1000 - age_ms
         found = await _unknown_to_coordinators(self._router, _open_in(first, latest), deadline)
         now = await _describe_each(self._router, {one.partition for one in found}, True, deadline)
         hanging: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
@@ -326,30 +334,26 @@ class Transactions(AdminApi):
         before the timeout, raises AdminItemsError, with their errors by broker id, and as results
         the transactions of the other brokers by transactional id.
         """
+        ids, pattern = as_ints("producer_ids", producer_ids), transactional_id_pattern
         wanted = TransactionFilter(
-            _states(states), tuple(producer_ids), duration_ms, transactional_id_pattern
+            _states(states),
+            ids,
+            None if duration_ms is None else as_int("duration_ms", duration_ms, 0),
+            None if pattern is None else as_text("transactional_id_pattern", pattern),
         )
-        if duration_ms is not None and duration_ms < 0:
-            raise ValueError(f"duration_ms={duration_ms!r}: must be at least 0")
         return await list_transactions(self._router, wanted, self._deadline(timeout_ms))
 
 
-def _ids(transactional_ids: Iterable[Any]) -> tuple[str, ...]:
-    if isinstance(transactional_ids, str):
-        raise TypeError("transactional_ids: must be several ids, not one str")
-    ids = tuple(transactional_ids)
-    for each in ids:
-        if not isinstance(each, str) or not each:
-            raise ValueError(f"transactional_ids: {each!r}: must be a str that is not empty")
-    return ids
+def _ids(argument: str, values: Iterable[str]) -> list[str]:
+    return [as_text(argument, name, empty=False) for name in as_names(argument, values)]
 
 
 def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
-    found = tuple(states)
+    found = as_list("states", states, one=TransactionState)
     for state in found:
         if not isinstance(state, TransactionState) or state is TransactionState.UNKNOWN:
             raise ValueError(f"states: {state!r}: must be a TransactionState other than UNKNOWN")
-    return found
+    return tuple(found)
 
 
 # -- Requests to coordinators: list, describe and fence

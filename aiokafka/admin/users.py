@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import _clock
+from aiokafka._arguments import as_int, as_list, as_names, as_text
 from aiokafka.admin._items import settle
 from aiokafka.admin._routing import AdminApi, Outcomes, Router, call_of, error_of, raise_for
 from aiokafka.admin._values import Value
@@ -62,13 +63,10 @@ class NewScramCredential:
     """The salt of the hash; by default random bytes."""
 
     def __post_init__(self) -> None:
-        check_user("user", self.user)
-        if not isinstance(self.password, str):
-            raise TypeError("password: must be a str")
-        if not self.password:
-            raise ValueError("password: must not be empty")
-        object.__setattr__(self, "mechanism", as_mechanism(self.mechanism))
-        if not _LEAST_ITERATIONS <= self.iterations <= _MOST_ITERATIONS:
+        as_text("user", self.user, empty=False)
+        as_text("password", self.password, empty=False)
+        object.__setattr__(self, "mechanism", as_mechanism("mechanism", self.mechanism))
+        if not _LEAST_ITERATIONS <= as_int("iterations", self.iterations) <= _MOST_ITERATIONS:
             raise ValueError(
                 f"iterations={self.iterations!r}: "
                 f"must be {_LEAST_ITERATIONS} to {_MOST_ITERATIONS}; Kafka accepts up to 16384"
@@ -77,16 +75,7 @@ class NewScramCredential:
             raise ValueError("salt: must not be empty")
 
 
-def check_user(argument: str, user: object) -> str:
-    """Return the user name. Raises TypeError unless it is a str, ValueError if it is empty."""
-    if not isinstance(user, str):
-        raise TypeError(f"{argument}: must be a str, not {user!r}")
-    if not user:
-        raise ValueError(f"{argument}: must not be empty")
-    return user
-
-
-def as_mechanism(mechanism: object) -> ScramMechanism:
+def as_mechanism(argument: str, mechanism: object) -> ScramMechanism:
     """Return a ScramMechanism for a member or for a name such as "SCRAM-SHA-256". Raises ValueError
     for any other object."""
     if isinstance(mechanism, str):
@@ -94,7 +83,7 @@ def as_mechanism(mechanism: object) -> ScramMechanism:
     else:
         found = mechanism if isinstance(mechanism, ScramMechanism) else None
     if not found:
-        raise ValueError(f"mechanism={mechanism!r}: must be 'SCRAM-SHA-256' or 'SCRAM-SHA-512'")
+        raise ValueError(f"{argument}={mechanism!r}: must be 'SCRAM-SHA-256' or 'SCRAM-SHA-512'")
     return found
 
 
@@ -117,9 +106,9 @@ class Users(AdminApi):
         Raises ResourceNotFound for a user without credentials; AdminItemsError if one of several
         users fails.
         """
-        if isinstance(users, str):
-            raise TypeError("users: must be several names, not one str")
-        names = None if users is None else [check_user("users", user) for user in users]
+        names = None
+        if users is not None:
+            names = [as_text("users", user, empty=False) for user in as_names("users", users)]
         deadline = self._deadline(timeout_ms)
         return await describe_users(self._router, names, deadline) if names != [] else {}
 
@@ -142,7 +131,7 @@ class Users(AdminApi):
         if isinstance(credentials, NewScramCredential):
             credentials = [credentials]
         wanted = {}
-        for each in credentials:
+        for each in as_list("credentials", credentials, "credentials"):
             if not isinstance(each, NewScramCredential):
                 raise TypeError(f"credentials: must be NewScramCredential objects, not {each!r}")
             if (each.user, each.mechanism) in wanted:
@@ -178,10 +167,11 @@ class Users(AdminApi):
         """
         wanted = []
         pair: Any
-        for pair in credentials:
+        for pair in as_list("credentials", credentials, "pairs"):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise TypeError(f"credentials: must be pairs of user and mechanism, not {pair!r}")
-            wanted.append((check_user("credentials", pair[0]), as_mechanism(pair[1])))
+            user = as_text("credentials: user", pair[0], empty=False)
+            wanted.append((user, as_mechanism("credentials: mechanism", pair[1])))
         deadline = self._deadline(timeout_ms)
 
         def build(keys: list[Key]) -> AlterUserScramCredentialsRequest:

@@ -117,7 +117,7 @@ async def add_voter(
     wanted = [listener_of(text) for text in listeners]
     async with session.admin() as admin:
         await admin.brokers.add_voter(controller_id, directory_id, wanted)
-    session.output.done(f"controller {controller_id}: votes")
+    session.output.done(f"controller {controller_id}: added to the voters")
 
 
 @command(commands, "remove-voter", prints=False)
@@ -133,10 +133,10 @@ async def remove_voter(
     Example:
       aiokafka brokers remove-voter 3 b8f1a1e0-0c1f-4a8e-9f0e-3c6d1c0f9a55 --yes
     """
-    agree(f"Take controller {controller_id} out of the quorum?", yes)
+    agree(f"Remove controller {controller_id} from the voters of the quorum?", yes)
     async with session.admin() as admin:
         await admin.brokers.remove_voter(controller_id, directory_id)
-    session.output.done(f"controller {controller_id}: votes no more")
+    session.output.done(f"controller {controller_id}: removed from the voters")
 
 
 @command(commands, "set-features", prints=False)
@@ -185,7 +185,7 @@ async def unregister(session: Session, broker_id: int, yes: bool) -> None:
     Example:
       aiokafka brokers unregister 7 --yes
     """
-    agree(f"Forget broker {broker_id}?", yes)
+    agree(f"Unregister broker {broker_id}?", yes)
     async with session.admin() as admin:
         await admin.brokers.unregister(broker_id)
     session.output.done(f"broker {broker_id}: unregistered")
@@ -201,7 +201,7 @@ async def unregister_controller(session: Session, controller_id: int, yes: bool)
     Example:
       aiokafka brokers unregister-controller 3 --yes
     """
-    agree(f"Forget controller {controller_id}?", yes)
+    agree(f"Unregister controller {controller_id}?", yes)
     async with session.admin() as admin:
         await admin.brokers.unregister_controller(controller_id)
     session.output.done(f"controller {controller_id}: unregistered")

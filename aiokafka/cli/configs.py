@@ -137,7 +137,7 @@ async def replace(
     wanted = pairs(settings)
     key = resource(target)
     if not dry_run:
-        agree(f"Let {key} have these settings alone?", yes)
+        agree(f"Reset all other settings of {key} to their defaults?", yes)
     async with session.admin() as admin:
         await admin.configs.set_exactly(key, wanted, validate_only=dry_run)
     session.output.done(f"{key}: {'could be replaced' if dry_run else 'replaced'}")

@@ -94,8 +94,8 @@ class Committer(ConsumerRebalanceListener):
             await asyncio.wait_for(self.commit(), CLEANUP_TIMEOUT)
         except asyncio.TimeoutError:
             raise KafkaTimeoutError(
-                f"what was printed last is not committed after {CLEANUP_TIMEOUT:g} s, and will be "
-                "printed again"
+                f"the last printed records were not committed within {CLEANUP_TIMEOUT:g} s, and "
+                "will be printed again"
             ) from None
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
@@ -118,7 +118,9 @@ class Committer(ConsumerRebalanceListener):
 
 
 def _note_uncommitted(error: KafkaError) -> None:
-    note(f"aiokafka: not committed, will be printed again: {error}")
+    note(
+        f"aiokafka: the last printed records were not committed, and will be printed again: {error}"
+    )
 
 
 class StopOffsets:
@@ -316,12 +318,12 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
     if given["share_group"] is not None:
         refuse_options(given)
     if given["group"] is not None and given["partitions"] is not None:
-        raise click.UsageError("--partitions: in a group they are assigned")
+        raise click.UsageError("--partitions: with --group, the group assigns the partitions")
     formed = (given["as_json"], given["pretty"])
     if sum(formed) + (given["text"] is not None) + (given["key_delimiter"] is not None) > 1:
         raise click.UsageError("give one of --json, --pretty, --format and --key-delimiter")
     if given["stop"] is not None and given["stop"].kind == "stored":
-        raise click.UsageError("--to stored: what a group has stored is where it begins")
+        raise click.UsageError("--to: cannot be stored; a group begins at its stored offsets")
     start = given["start"] or Place("earliest" if given["group"] is None else "stored")
     write = _format(given)
     async with contextlib.AsyncExitStack() as closing:
@@ -389,7 +391,7 @@ def _consumer_options(given: dict[str, Any], start: Place) -> dict[str, Any]:
         found["auto_offset_reset"] = start.kind
     elif start.kind != "stored":
         raise click.UsageError(
-            "--from: a group goes on where it is; `aiokafka groups reset` moves it"
+            "--from: a group begins at its stored offsets; change them with `aiokafka groups reset`"
         )
     return found
 

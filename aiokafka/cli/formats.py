@@ -213,7 +213,7 @@ def json_parser(
     def parse(line: bytes) -> NewRecord:
         found = _json_of(line)
         if not isinstance(found, dict):
-            raise InputError(f"no JSON object: {line[:80]!r}")
+            raise InputError(f"not a JSON object: {line[:80]!r}")
         try:
             if found.keys() <= _FIELDS_WITHOUT_BASE64:
                 value, key = _as_bytes(found.get("value")), _as_bytes(found.get("key"))
@@ -251,9 +251,9 @@ def _json_of(line: bytes) -> Any:
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
-        raise InputError(f"no JSON: {error.msg} at column {error.colno}: {line[:80]!r}") from None
+        raise InputError(f"not JSON: {error.msg} at column {error.colno}: {line[:80]!r}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"no JSON: {error}: {line[:80]!r}") from None
+        raise InputError(f"not JSON: {error}: {line[:80]!r}") from None
 
 
 def _check_fields(found: dict[str, Any]) -> None:

@@ -358,7 +358,7 @@ async def _committed_in(
         for each in topic.partitions:
             tp = TopicPartition(topic.name, each.partition)
             if tp not in found:
-                note(f"aiokafka: {name_of(tp)} is left out: {group} has no offset for it")
+                note(f"aiokafka: {name_of(tp)} is left out: group {group} has no offset for it")
     return found
 
 

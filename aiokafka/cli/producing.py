@@ -506,7 +506,10 @@ def _sender(given: dict[str, Any], origins: Origins) -> Send:
     if given["as_json"]:
         plain = (given["key"], given["key_delimiter"], *given["headers"])
         if given["null"] or given["whole"] or any(each is not None for each in plain):
-            raise click.UsageError("--json has lines, nulls, keys and headers of its own")
+            raise click.UsageError(
+                "--json: lines have their own keys, headers and nulls; leave out -k, -K, -H, -Z "
+                "and --whole"
+            )
         parse = json_parser(
             partition=given["partition"],
             keep_partitions=given["keep_partitions"],

@@ -183,7 +183,9 @@ def _check_names(pairs: Mapping[str, str]) -> None:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise KafkaConfigurationError(f"{name}: is not known here{hint}")
     if left_out:
-        log.warning("left out, since it does not concern connections: %s", ", ".join(left_out))
+        log.warning(
+            "settings ignored, because they do not concern connections: %s", ", ".join(left_out)
+        )
 
 
 def _number(name: str, value: str) -> int:

@@ -106,7 +106,9 @@ def agree(question: str, yes: bool) -> None:
         agreed = wait_for(lambda: click.confirm(question, err=True))
     except click.Abort:
         click.echo(err=True)
-        raise click.UsageError("there is no answer on stdin: give --yes to do it") from None
+        raise click.UsageError(
+            "stdin gave no answer to the question: to agree, give --yes"
+        ) from None
     if not agreed:
         raise NotAgreedError("nothing was changed")
 

@@ -32,11 +32,11 @@ def registry_options(url: str, credentials: str | None) -> dict[str, Any]:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.UsageError(f"--schema-registry: {url!r} is no http or https URL")
+        raise click.UsageError(f"--schema-registry: {url!r} is not an http or https URL")
     if parts.password is not None:
         raise click.UsageError(
-            "--schema-registry: a password is never an argument; set AIOKAFKA_SCHEMA_REGISTRY_AUTH "
-            "to user:password"
+            "--schema-registry: the URL must not have a password, because other users see command "
+            "lines; set AIOKAFKA_SCHEMA_REGISTRY_AUTH to user:password"
         )
     options: dict[str, Any] = {"url": url, "timeout": _TIMEOUT}
     if credentials:
@@ -153,7 +153,7 @@ def _without_id(data: bytes, ctx: Any, schema_id: Any) -> bytes:
     try:
         return bytes(dual_schema_id_deserializer(data, ctx, schema_id).read())
     except Exception as error:
-        raise ValueError(f"no id of a schema: {error}") from None
+        raise ValueError(f"no schema id: {error}") from None
 
 
 async def _json(data: bytes, ctx: Any) -> bytes:

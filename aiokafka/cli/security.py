@@ -157,7 +157,9 @@ async def delete_acls(
     wanted = _filter(resource, given)
     if resource.endswith(":"):
         # An empty name would select all resources of this type, which is probably a mistake.
-        raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
+        raise click.UsageError(
+            f"{resource!r} has no name after the colon: leave the colon out for all of this type"
+        )
     async with session.admin() as admin:
         if not yes:
             count = len(await admin.acls.describe(wanted))
@@ -400,7 +402,7 @@ async def expire_token(session: Session, token_id: str, yes: bool) -> None:
     Example:
       aiokafka tokens expire 1RLGmGJkTWqk-P3FhcBN2w --yes
     """
-    agree(f"End the token {token_id}?", yes)
+    agree(f"Expire the token {token_id}?", yes)
     async with session.admin() as admin:
         await admin.tokens.expire(await _secret_of(admin, token_id))
     session.output.done(f"{token_id}: expired")

@@ -87,7 +87,10 @@ async def _print_all(
                     consumer.acknowledge(record)
         for tp, error in (await consumer.commit()).items():
             if error is not None:
-                note(f"aiokafka: not accepted, will be delivered again: {tp}: {error}")
+                note(
+                    f"aiokafka: records of {tp} were not accepted, and will be delivered again: "
+                    f"{error}"
+                )
     finally:
         with contextlib.suppress(asyncio.CancelledError):
             progress.end()

@@ -246,7 +246,7 @@ async def _error_of_absent(
         async with session.admin_for_client() as admin:
             absent = await _absent(admin, topics)
             for topic in absent:
-                text = f"topic {topic!r} is not there; waiting for it"
+                text = f"topic {topic!r} does not exist; waiting for it"
                 note(f"aiokafka: {text}")
             if not absent or await may_wait(admin):
                 return None

@@ -687,7 +687,7 @@ async def copy(
     except ValueError as error:
         raise click.UsageError(f"--from: {error}") from None
     if at.kind == "stored":
-        raise click.UsageError("--from stored: there is no group")
+        raise click.UsageError("--from: cannot be stored, because the copy has no group")
     async with there.admin_for_client() as admin:
         (described,) = (await admin.topics.describe([target])).values()
     consumer = session.consumer(

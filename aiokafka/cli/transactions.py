@@ -161,7 +161,7 @@ async def abort(
       aiokafka transactions abort orders-0 4711 3 --yes
     """
     tp = partition_of(place)
-    agree(f"Abort what producer {producer_id} has open in {place}?", yes)
+    agree(f"Abort the open transaction of producer {producer_id} in {place}?", yes)
     async with session.admin() as admin:
         await admin.transactions.abort(tp, producer_id, producer_epoch, coordinator_epoch)
     session.output.done(f"{place}: aborted")
@@ -177,7 +177,7 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     Example:
       aiokafka transactions fence loader --yes
     """
-    agree(f"Shut out the producers of {', '.join(ids)}?", yes)
+    agree(f"Fence the producers of {', '.join(ids)}?", yes)
     async with session.admin() as admin:
         fenced = await session.parts(admin.transactions.fence(ids), ids)
     session.output.done("\n".join(f"{each}: fenced" for each in fenced))
@@ -193,7 +193,7 @@ async def terminate(session: Session, id: str, yes: bool) -> None:
     Example:
       aiokafka transactions terminate loader --yes
     """
-    agree(f"Abort what {id} has open?", yes)
+    agree(f"Abort the open transaction of {id}?", yes)
     async with session.admin() as admin:
         await admin.transactions.force_terminate(id)
     session.output.done(f"{id}: terminated")

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from aiokafka._arguments import as_list
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import refuse_unknown
@@ -26,14 +27,9 @@ class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     """Return the partitions as a list. Raises TypeError if `partitions` is a single partition or
     name, or if an element is not a partition."""
-    if isinstance(partitions, (str, tuple)) and _is_one(partitions):
-        raise TypeError(f"partitions: expected several, in a list or set, not {partitions!r}")
-    return [as_partition(tp) for tp in partitions]
-
-
-def _is_one(value: Any) -> bool:
-    """Return whether `value` is a topic name or a single partition, not several partitions."""
-    return isinstance(value, str) or (len(value) == 2 and isinstance(value[0], str))
+    return [
+        as_partition(tp) for tp in as_list("partitions", partitions, "partitions", TopicPartition)
+    ]
 
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
@@ -44,7 +40,9 @@ def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
     for tp in tps:
         check_topic_name(tp.topic)
         if tp.partition < 0:
-            raise ValueError(f"partitions: {tp.partition} of topic {tp.topic!r} is not possible")
+            raise ValueError(
+                f"partitions: {tp.partition} of topic {tp.topic!r} must not be negative"
+            )
     return tps
 
 
@@ -82,7 +80,7 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
 
 def _as_key(tp: Any) -> TopicPartition:
     try:
-        return as_partition(tp)
+        return as_partition(tp, "Key should be TopicPartition instance in offsets")
     except TypeError as error:
         # Programs written for aiokafka 0.14 expect a ValueError.
         raise WrongKey(*error.args) from None

@@ -17,6 +17,15 @@ from functools import cached_property, partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
+from aiokafka._arguments import (
+    as_number,
+    as_pattern,
+    as_text,
+    items_of,
+    least_records,
+    record_limit,
+    stop_limit,
+)
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
@@ -31,9 +40,6 @@ from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
 from aiokafka._partitions import (
     as_partition,
-    least_records,
-    record_limit,
-    stop_limit,
     topic_names,
 )
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
@@ -738,7 +744,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def _refuse_stopped(self, error: KafkaError) -> None:
         if self._closed:
-            raise ConsumerStoppedError("the consumer was stopped meanwhile") from error
+            raise ConsumerStoppedError("the consumer was stopped during the call") from error
 
     # -- what to read ------------------------------------------------------------------------------
 
@@ -786,7 +792,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._subscription.subscribe_regex(regex, listener)
         elif pattern is not None:
             try:
-                compiled = re.compile(pattern)
+                compiled = re.compile(as_pattern("pattern", pattern))
             except re.error as error:
                 raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from None
             self._subscription.subscribe_pattern(compiled, listener)
@@ -963,14 +969,19 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Return fewer records after `timeout_ms`, before an error, or if a partition is revoked or
         moved by a seek during the wait. While the call waits, other tasks get no records.
 
-        Raises ValueError for a wrong `max_records`, `min_records` or `timeout_ms`, and the errors
-        of `getone()`. Records before an error are returned first; the next call raises the error.
+        Raises ValueError or TypeError for a wrong `max_records`, `min_records` or `timeout_ms`, and
+        the errors of `getone()`. Records before an error are returned first; the next call raises
+        the error.
         """
         wanted = as_wanted(partitions) if partitions else None
         limit = record_limit(max_records, self._given.max_poll_records)
         least = 1 if min_records is None else least_records(min_records, limit)
-        if math.isnan(timeout_ms):
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+        try:
+            is_wrong = math.isnan(timeout_ms)
+        except (TypeError, OverflowError):
+            is_wrong = True
+        if is_wrong:
+            as_number("timeout_ms", timeout_ms, "a number of milliseconds")
         # The fast path, as in `getone()`.
         if wanted is None and least == 1 and self._is_reader():
             records = self._queue.take_now(limit)
@@ -1344,6 +1355,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return {state.tp: state.end(read_committed) for state in states}
 
     def _fetched_state(self, partition: TopicPartition) -> PartitionState:
+        if type(partition) is not TopicPartition:
+            partition = next(iter(as_wanted((partition,)) or ()))
         state = self._subscription.assignment.get(partition)
         assert state is not None, f"Partition is not assigned: {partition}"
         return state
@@ -1489,7 +1502,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         partitions and the cause in its text, after `default_api_timeout_ms`.
         """
         self._check_can_read()
-        wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
+        rule = "Key should be TopicPartition instance in timestamps"
+        given = items_of("timestamps", timestamps)
+        wanted = {as_partition(tp, rule): timestamp for tp, timestamp in given}
         for tp, timestamp in wanted.items():
             if isinstance(timestamp, SupportsIndex):  # NumPy integers are not `int`
                 timestamp = operator.index(timestamp)
@@ -1538,7 +1553,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         The consumer has metadata of its own topics, and of all topics after `topics()`, or after
         `start()` without topics, pattern or partitions.
         """
-        partitions = self._client.cluster.known_partitions(topic)
+        partitions = self._client.cluster.known_partitions(as_text("topic", topic))
         if partitions is None and self._all_topics is not None:
             return self._all_topics.partitions(topic)
         return None if partitions is None else set(partitions)

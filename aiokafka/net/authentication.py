@@ -298,7 +298,7 @@ class SessionKeeper:
         if mechanism is None or not await self._is_open_at(due):
             return
         if mechanism.user != connection.user:
-            text = f"{connection.peer}: closed because the credentials name another user now"
+            text = f"{connection.peer}: closed because the new credentials belong to another user"
             await self._retire(KafkaConnectionError(text))
             return
         connection.gate.hold()

@@ -320,7 +320,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _close_if_left(self) -> None:
         if self.is_open and not self._exchange.has_silent and not self.awaited():
-            self.close(KafkaConnectionError(f"{self.peer}: closed because it was too slow"))
+            self.close(
+                KafkaConnectionError(f"{self.peer}: closed because the broker responded too slowly")
+            )
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
         """Return the newest version of `request`, up to `max_version`, that the client and the
@@ -564,7 +566,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.traffic.latency.observe((now - request.sent_at) * 1000)
         if self._exchange.surplus:
             surplus = self._exchange.take_surplus()
-            log.debug("%s: not looked at: %s", self.peer, surplus, extra=about(self.peer))
+            log.debug("%s: ignored in a response: %s", self.peer, surplus, extra=about(self.peer))
         future: asyncio.Future[Any] = request.token
         try:
             self.is_proven = self.versions is not None
@@ -614,7 +616,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         stalled = self.gate.paused_since + self._request_timeout
         if stalled <= now:
-            text = f"closed because it took no bytes for {self._request_timeout:g} s"
+            text = f"closed because the broker read no bytes for {self._request_timeout:g} s"
             self.abort(KafkaConnectionError(f"{self.peer}: {text}"))
             return
         self._timer.arm(stalled if due is None else min(due, stalled))

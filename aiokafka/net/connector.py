@@ -126,11 +126,15 @@ async def negotiate(
         if response.error_code != UnsupportedVersionError.errno:
             raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
         if asked == 0:
-            raise UnsupportedVersionError(f"{connection.peer}: refused ApiVersions")
+            raise UnsupportedVersionError(
+                f"{connection.peer}: rejected every version of ApiVersions"
+            )
         asked = negotiation.api_versions_version = min(_newest_supported(response), asked - 1)
         answer = ask_versions(connection, negotiation, timeout)
     answer.cancel()
-    raise KafkaConnectionError(f"{connection.peer}: contradicts itself about ApiVersions")
+    raise KafkaConnectionError(
+        f"{connection.peer}: rejects each version of ApiVersions that it offers"
+    )
 
 
 def software_version() -> str:
@@ -503,10 +507,12 @@ async def _created_context(source: Callable[[], object], deadline: float) -> ssl
     context = await call_function(source, "the function given as ssl_context", deadline)
     if not callable(getattr(context, "wrap_bio", None)):
         raise KafkaConnectionError(
-            f"the function given as ssl_context gave {type(context).__name__}, "
+            f"the function given as ssl_context returned {type(context).__name__}, "
             "not an ssl.SSLContext"
         )
     if is_for_servers(context):
         # asyncio would raise for this context, and leave the socket open until garbage collection.
-        raise KafkaConnectionError(f"the function given as ssl_context gave one {MADE_FOR_SERVERS}")
+        raise KafkaConnectionError(
+            f"the function given as ssl_context returned a context {MADE_FOR_SERVERS}"
+        )
     return cast("ssl.SSLContext", context)

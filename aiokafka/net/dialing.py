@@ -141,11 +141,11 @@ async def call_function(
     except asyncio.CancelledError as error:
         if is_task_cancelled():
             raise
-        raise KafkaConnectionError(f"what {what} awaits was cancelled") from error
+        raise KafkaConnectionError(f"{what} awaited a cancelled task or future") from error
     except Exception as error:
         is_late = asyncio.get_running_loop().time() >= deadline
         if is_late and isinstance(error, asyncio.TimeoutError):
-            raise KafkaConnectionError(f"{what} did not give a result in time") from None
+            raise KafkaConnectionError(f"{what} did not return in time") from None
         # An OSError may come from files that are being replaced, or from the network. The texts of
         # other errors may contain secrets.
         reason = str(error) if isinstance(error, OSError) else type(error).__name__

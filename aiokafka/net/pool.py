@@ -250,7 +250,7 @@ class ConnectionPool:
         # On connections for other purposes late responses are normal. For example, the response to
         # JoinGroup takes as long as the rebalance.
         if purpose == ConnectionGroup.DEFAULT and not self._responds(connection):
-            text = "%s: new requests take another connection, for this one gives no response"
+            text = "%s: no response, so new requests use another connection"
             log.debug(text, connection.peer, extra=about(connection.peer))
             del self._open[node_id, purpose]
             self._leaving[connection] = None
@@ -505,7 +505,7 @@ class ConnectionPool:
         self._excludes_0_9 = True
         for connection in self._open.values():
             if connection.versions is not None and connection.versions.release < _WITH_VERSIONS:
-                text = f"{connection.peer}: is beside a newer broker, so it is not Kafka 0.9"
+                text = f"{connection.peer}: another broker is newer, so this is not Kafka 0.9"
                 connection.close(KafkaConnectionError(text))
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:

@@ -402,7 +402,7 @@ class CachedTokenProvider(AbstractTokenProvider):
                         if is_task_cancelled():
                             raise
                         last = KafkaConnectionError(
-                            f"{type(self).__name__}.fetch: what it awaits was cancelled"
+                            f"{type(self).__name__}.fetch awaited a cancelled task or future"
                         )
                         last.__cause__ = error
                     except Exception as error:

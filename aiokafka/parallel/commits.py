@@ -131,7 +131,7 @@ class Committer:
             if not error.retriable and not isinstance(error, KafkaTimeoutError):
                 raise
             if (more := self._log_suffix()) is not None:
-                self._log.warning("Commit failed, there will be another: %s%s", error, more)
+                self._log.warning("Commit failed, will be tried again: %s%s", error, more)
             return False
         for (work, offset), before in zip(finished, truncations, strict=True):
             self._queue.store_commit(work, offset, before)

@@ -233,8 +233,8 @@ def _is_cancelled(task: asyncio.Task[None]) -> bool:
 def _not_cancelled(work: Work, error: asyncio.CancelledError) -> RuntimeError:
     record = work.record
     failure = RuntimeError(
-        f"the handler of {record.topic}-{record.partition}@{record.offset} was not cancelled, but "
-        "raised CancelledError: it awaited something that was, such as a task it cancelled itself"
+        f"the handler of {record.topic}-{record.partition}@{record.offset} raised CancelledError "
+        "without being cancelled: it awaited a cancelled task or future"
     )
     failure.__cause__ = error
     return failure
@@ -393,7 +393,7 @@ class Dispatcher:
         if not work.partition.is_ours:
             # The new owner of the partition processes the record again.
             self.log.warning(
-                "%r failed, and is another member's by now: %r",
+                "%r failed after its partition was revoked; the new owner processes it: %r",
                 work,
                 error,
                 topic=topic,
@@ -530,8 +530,8 @@ class Reader:
             # the next owner.
             if self._consumer.rebalance_listener is not self._listener:
                 raise IllegalStateError(
-                    "subscribe() or assign() was called while a ParallelConsumer ran, so it cannot "
-                    "know what is still its own: call them before it starts"
+                    "subscribe() or assign() was called while a ParallelConsumer ran, so it gets "
+                    "no notice of revoked partitions: call them before it starts"
                 )
             # No await from here on: otherwise a partition could be revoked before its records are
             # queued. Skip empty lists: an interceptor may have removed all records of a partition.

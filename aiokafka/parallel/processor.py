@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import aiokafka
+from aiokafka._arguments import as_function, as_having, as_int, as_names, as_pattern
 from aiokafka._subject import Subject
 from aiokafka._tasks import TaskOwner
 from aiokafka._typing import KT, VT, Self, later
@@ -20,7 +21,7 @@ from aiokafka.metrics._clients import register
 from aiokafka.parallel.commits import Committer
 from aiokafka.parallel.dispatcher import Dispatcher, Meter, Reader, Workers
 from aiokafka.parallel.flow import Flow, Limits
-from aiokafka.parallel.retry import Delays, RetryTopics, is_count
+from aiokafka.parallel.retry import Delays, RetryTopics
 from aiokafka.parallel.work import LaneOf, Work, WorkQueue
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
@@ -174,8 +175,8 @@ class DrainingListener(ConsumerRebalanceListener):
         for topic in sorted({tp.topic for tp in assigned}):
             if self.delays.retry.is_dead_letter_topic(topic):
                 self._dispatcher.log.warning(
-                    "Topic %r is not read, though the pattern matches it: it is where RetryTopics "
-                    "sends dead letters. Take it out of the pattern, or name the topics to read",
+                    "Topic %r is not read, though the pattern matches it: it is a dead-letter "
+                    "topic of RetryTopics. Exclude it from the pattern, or name the topics to read",
                     topic,
                     topic=topic,
                 )
@@ -300,15 +301,17 @@ class ParallelConsumer(Generic[KT, VT]):
     ) -> None:
         asyncio.get_running_loop()
         limits = Limits(
-            concurrency=_positive("concurrency", concurrency),
-            max_records=_positive("max_records", max_records),
-            max_bytes=_positive("max_bytes", max_bytes),
-            max_uncommitted=_positive("max_uncommitted", max_uncommitted),
+            concurrency=as_int("concurrency", concurrency, 1),
+            max_records=as_int("max_records", max_records, 1),
+            max_bytes=as_int("max_bytes", max_bytes, 1),
+            max_uncommitted=as_int("max_uncommitted", max_uncommitted, 1),
         )
         self._consumer = consumer
-        self._requested = _as_list(topics), pattern
+        _check_types(consumer, listener, key, retry)
+        names = None if topics is None else as_names("topics", topics, repeats=True)
+        self._requested = names, pattern
         _topics_to_subscribe(consumer, *self._requested, retry)  # raises for wrong arguments
-        self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
+        self._drain_timeout = as_int("drain_timeout_ms", drain_timeout_ms, 1) / 1000
         _check_consumer(consumer)
         _check_assigned(consumer, retry)
         queue = WorkQueue(_lane_of(order, key))
@@ -319,9 +322,9 @@ class ParallelConsumer(Generic[KT, VT]):
             client_id=self._client_id,
             group_id=consumer.group_id,
         )
-        self._dispatcher = Dispatcher(queue, flow, concurrency, retry, subject)
-        self._workers = Workers(self._dispatcher, concurrency)
-        interval = _positive("commit_interval_ms", commit_interval_ms) / 1000
+        self._dispatcher = Dispatcher(queue, flow, limits.concurrency, retry, subject)
+        self._workers = Workers(self._dispatcher, limits.concurrency)
+        interval = as_int("commit_interval_ms", commit_interval_ms, 1) / 1000
         self._committer = Committer(consumer, queue, interval, subject)
         self._listener = DrainingListener(
             self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
@@ -488,6 +491,7 @@ class ParallelConsumer(Generic[KT, VT]):
         Raises IllegalStateError before `start()`, and while another call is in progress; TypeError
         for generator functions.
         """
+        as_function("handler", handler)
         self._check_started()
         if self._is_running:
             raise IllegalStateError("run() is in progress already")
@@ -578,10 +582,15 @@ class ParallelConsumer(Generic[KT, VT]):
         )
 
 
-def _positive(name: str, value: int) -> int:
-    if not is_count(value) or not value:
-        raise ValueError(f"{name}={value!r}: must be an integer of at least 1")
-    return value
+def _check_types(consumer: object, listener: object, key: object, retry: object) -> None:
+    """Raise TypeError for an argument of the constructor that is of another type."""
+    as_having("consumer", consumer, "getmany", "an AIOKafkaConsumer")
+    if listener is not None:
+        as_having("listener", listener, "on_partitions_revoked", "a ConsumerRebalanceListener")
+    if key is not None:
+        as_function("key", key)
+    if retry is not None:
+        as_having("retry", retry, "with_retry_topics", "a RetryTopics")
 
 
 def _check_consumer(consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -604,16 +613,9 @@ def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | No
     missing = [name for name in retry.with_retry_topics(sorted(assigned)) if name not in assigned]
     if missing:
         raise ValueError(
-            f"retry: nothing of {', '.join(map(repr, missing))} is among the partitions given to "
-            "assign(), so records that fail would never be tried again"
+            f"retry: no partitions of {', '.join(map(repr, missing))} were passed to assign(), so "
+            "failed records would never be retried"
         )
-
-
-def _as_list(topics: Collection[str] | None) -> Collection[str] | None:
-    """Return `topics` as a list, because an iterator can be read only once; a str unchanged,
-    because `_topics_to_subscribe` rejects it.
-    """
-    return topics if topics is None or isinstance(topics, str) else list(topics)
 
 
 def _topics_to_subscribe(
@@ -628,12 +630,10 @@ def _topics_to_subscribe(
     """
     if topics is not None and pattern is not None:
         raise TypeError("give topics or a pattern, not both")
-    if isinstance(topics, str):
-        raise TypeError("topics: must be a list, tuple or set of names")
     if topics is not None and not topics:
         raise ValueError("topics: there must be one at least")
     if pattern is not None:
-        re.compile(pattern)
+        re.compile(as_pattern("pattern", pattern))
         return [], pattern
     names = list(topics or ())
     if retry is None:
@@ -662,6 +662,6 @@ def _by_key(record: ConsumerRecord[Any, Any]) -> Hashable:
     except TypeError:
         raise TypeError(
             f"the key of {record.topic}-{record.partition}@{record.offset} is not hashable: "
-            "tell ParallelConsumer(key=...) what to order by"
+            "pass ParallelConsumer(key=...) a function that returns a hashable key"
         ) from None
     return key

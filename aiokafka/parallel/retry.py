@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import aiokafka
 from aiokafka import _clock
+from aiokafka._arguments import as_having, as_instance, as_int, as_list, as_names, as_text
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._typing import KeyGiven, KeySent, ValueGiven, ValueSent
@@ -406,20 +407,18 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         never_retry: Iterable[type[Exception]] = (),
         max_message_bytes: int = 1024,
     ) -> None:
-        self._producer = producer
+        self._producer = as_having("producer", producer, "send", "an AIOKafkaProducer")
         self._log = SubjectLog(log, f"RetryTopics of {producer!r}")
         self._delays_ms = _delays(delays_ms)
         _check_fields("retry_topic", retry_topic, {"topic", "n"})
         if dead_letter_topic is not None:
             _check_fields("dead_letter_topic", dead_letter_topic, set())
             _check_distinct(dead_letter_topic, retry_topic, len(self._delays_ms))
-        if not is_count(max_message_bytes):
-            raise ValueError(f"max_message_bytes={max_message_bytes!r}: must not be negative")
         self._retry_topic = retry_topic
         self._dead_letter_topic = dead_letter_topic
         self._retry_on = _error_types("retry_on", retry_on)
         self._never_retry = _error_types("never_retry", never_retry)
-        self._max_message_bytes = max_message_bytes
+        self._max_message_bytes = as_int("max_message_bytes", max_message_bytes, 0)
         self._pattern = _pattern_of(retry_topic)
         self._dead_pattern = _pattern_of(dead_letter_topic or "")
         self._stages: dict[str, tuple[str, int]] = {}
@@ -428,24 +427,25 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
     def topics_for(self, topic: str) -> list[str]:
         """Return the retry topics of `topic` in order."""
+        topic = as_text("topic", topic)
         return [self._name(topic, n) for n in range(1, len(self._delays_ms) + 1)]
 
     def dead_letter_topic_for(self, topic: str) -> str | None:
         """Return the dead-letter topic of `topic`; None without one."""
         name = self._dead_letter_topic
-        return None if name is None else name.format(topic=topic)
+        return None if name is None else name.format(topic=as_text("topic", topic))
 
     def with_retry_topics(self, topics: Iterable[str]) -> list[str]:
         """Return `topics` and the retry topics of each of them, without duplicates.
 
         Raises ValueError if `topics` has a topic and also its dead-letter topic.
         """
-        names = list(dict.fromkeys(topics))
+        names = as_names("topics", topics)
         for name in names:
             dead = self.dead_letter_topic_for(self.origin_of(name)[0])
             if dead in names:
                 raise ValueError(
-                    f"topic {dead!r} is where dead letters of {name!r} go: it cannot be read here "
+                    f"topic {dead!r} is the dead-letter topic of {name!r}: it cannot be read here "
                     "as well"
                 )
         origins = [name for name in names if not self.is_retry_topic(name)]
@@ -454,9 +454,12 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
     def origin_of(self, topic: str) -> tuple[str, int]:
         """Return (original topic, number of the retry topic); (`topic`, 0) for any other topic."""
-        stage = self._stages.get(topic)
+        try:
+            stage = self._stages.get(topic)
+        except TypeError:
+            stage = None  # not hashable: `as_text` raises the error
         if stage is None:
-            stage = self._stages[topic] = self._parse(topic)
+            stage = self._stages[topic] = self._parse(as_text("topic", topic))
         return stage
 
     def is_retry_topic(self, topic: str) -> bool:
@@ -465,7 +468,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
     def is_dead_letter_topic(self, topic: str) -> bool:
         """Return whether `topic` is the dead-letter topic of some topic."""
-        return self._dead_pattern.fullmatch(topic) is not None
+        return self._dead_pattern.fullmatch(as_text("topic", topic)) is not None
 
     def delay_for(self, topic: str) -> float:
         """Return the seconds that records of a retry topic wait; 0 for any other topic."""
@@ -476,7 +479,11 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         """Return the seconds until a record of a retry topic is due, at most the delay of the
         topic; negative if the record is overdue. Return 0 for a record of another topic.
         """
-        _, n = self.origin_of(record.topic)
+        try:
+            _, n = self.origin_of(record.topic)
+        except AttributeError:
+            _check_record(record)
+            raise
         if not n:
             return 0.0
         delay_ms = self._delays_ms[n - 1]
@@ -491,6 +498,8 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         of `AIOKafkaProducer.send_and_wait`; if all copies are rejected, the error of the first
         copy. After a cancellation, the copy may have been sent.
         """
+        _check_record(record)
+        as_instance("error", error, BaseException)
         origin, n = self.origin_of(record.topic)
         is_retried = (
             n < len(self._delays_ms)
@@ -526,6 +535,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         Raises the errors of `AIOKafkaProducer.send_and_wait`. After a cancellation, the copy may
         have been sent.
         """
+        _check_record(record)
         written = await self._send_alone(
             record, record.topic, list(record.headers), record.partition, record.timestamp
         )
@@ -556,7 +566,10 @@ class RetryTopics(Generic[KeySent, ValueSent]):
                 if not isinstance(error, _COPY_ERRORS) and not is_refused:
                     raise
                 self._log.warning(
-                    "A copy for %s is refused: %s", copy.topic, error, topic=copy.topic
+                    "The copy of a record was not accepted for topic %s: %s",
+                    copy.topic,
+                    error,
+                    topic=copy.topic,
                 )
         raise failure
 
@@ -612,6 +625,8 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
     def _describe(self, record: ConsumerRecord[Any, Any], error: Exception) -> RetryInfo:
         """Return the RetryInfo of a dead letter; `send` sets `due` for a retry."""
+        _check_record(record)
+        as_instance("error", error, BaseException)
         origin, n = self.origin_of(record.topic)
         first = RetryInfo.of(record) if n else None
         text = _text_of(error).encode("utf-8", "replace")[: self._max_message_bytes]
@@ -660,7 +675,7 @@ class _Copy:
 
 def _check_written(written: object) -> None:
     if written is None:
-        raise IllegalStateError("RetryTopics needs a producer that waits: not acks=0")
+        raise IllegalStateError("RetryTopics needs a producer with acks='all' or 1, not acks=0")
 
 
 def _full_copy(
@@ -703,9 +718,8 @@ def _text_of(error: Exception) -> str:
         return f"no text: its __str__ raised {type(failure).__name__}"
 
 
-def is_count(value: object) -> bool:
-    """Return whether `value` is a non-negative integer."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _check_record(record: Any) -> None:
+    as_having("record", record, "topic", "a ConsumerRecord")
 
 
 def _is_error_type(value: object) -> bool:
@@ -719,18 +733,15 @@ def _number(text: str | None) -> int | None:
 
 
 def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
-    found = tuple(delays_ms)  # `delays_ms` may be an iterator, which can be read once
-    for delay in found:
-        if not is_count(delay):
-            raise ValueError(f"delays_ms: {delay!r} is not a number of milliseconds")
-    return found
+    delays = as_list("delays_ms", delays_ms, "numbers of milliseconds")
+    return tuple(as_int("delays_ms", delay, 0) for delay in delays)
 
 
 def _check_fields(argument: str, name: str, needed: set[str]) -> None:
     """Raise ValueError for a topic name that lacks a field, has an unknown field, is empty or is
     too long.
     """
-    found = set(re.findall(r"\{([^{}]*)\}", name))
+    found = set(re.findall(r"\{([^{}]*)\}", as_text(argument, name)))
     if needed - found or found - {"topic", *needed} or not name:
         fields = " and ".join(f"{{{field}}}" for field in sorted(needed, reverse=True))
         raise ValueError(f"{argument}={name!r}: must have {fields or 'no field but {topic}'}")
@@ -749,10 +760,10 @@ def _check_distinct(dead_letter_topic: str, retry_topic: str, count: int) -> Non
 
 
 def _error_types(argument: str, types: Iterable[type[Exception]]) -> ErrorTypes:
-    found = tuple(types)
+    found = tuple(as_list(argument, types, "classes of exceptions"))
     for each in found:
         if not _is_error_type(each):
-            raise TypeError(f"{argument}: {each!r} is not a class of exceptions")
+            raise TypeError(f"{argument}: {each!r} is not an exception class")
     return found
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import _clock
+from aiokafka._arguments import as_int
 from aiokafka._config.options import brief, require_sendable, require_unicode
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError, WrongArgument
 from aiokafka.record._memory import varint_size
@@ -22,12 +21,12 @@ __all__ = [
     "OutgoingRecord",
     "as_bytes",
     "as_headers",
-    "as_number",
     "as_timestamp",
     "ask_partitioner",
     "check_batch",
     "check_topic",
     "checked_record",
+    "partition_number",
 ]
 
 Headers = Sequence[tuple[str, "bytes | None"]]
@@ -98,20 +97,11 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
     return name, value
 
 
-def as_number(partition: Any) -> int | None:
+def partition_number(partition: Any) -> int | None:
     """Return a partition number as int, and None for None. Raises TypeError for other types."""
-    return None if partition is None else _as_int(partition, "partition: must be an int or None")
-
-
-def _as_int(value: Any, rule: str) -> int:
-    """Return an integer of any type, such as NumPy's, as int.
-
-    Raises TypeError for other types and bool; the text of the error begins with `rule`.
-    """
-    if not isinstance(value, bool):
-        with contextlib.suppress(TypeError):
-            return operator.index(value)
-    raise TypeError(f"{rule}, not {type(value).__name__}")
+    if partition is None:
+        return None
+    return as_int("partition", partition, accepted="an integer or None")
 
 
 def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
@@ -121,7 +111,7 @@ def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
     timestamp that a record cannot have.
     """
     if not isinstance(timestamp, float):
-        timestamp = _as_int(timestamp, f"{name}: must be a number of milliseconds since 1970")
+        timestamp = as_int(name, timestamp, accepted="a number of milliseconds since 1970")
     if not -1 < timestamp <= _LAST_TIMESTAMP:  # also refuses NaN
         raise WrongArgument(
             f"{name}: {timestamp} is not a number of milliseconds since 1970, "

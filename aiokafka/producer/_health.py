@@ -149,8 +149,8 @@ class ProducerHealthMonitor:
         outage = self._outage(now)
         why = f" ({outage})" if outage is not None else ""
         return (
-            f"{len(self._pending)} batches are to be delivered{why}, for which it waits up to "
-            f"{max(0.0, left):.1f} s; stop(timeout=...) limits that"
+            f"waiting up to {max(0.0, left):.1f} s for the delivery of {len(self._pending)} "
+            f"batches{why}; stop(timeout=...) limits this wait"
         )
 
     def _end(self) -> BaseException | None:

@@ -197,7 +197,7 @@ class BatchCompletion:
                 # With an error code (DuplicateSequenceNumber), the leader recognized a duplicate,
                 # but may not know its offset.
                 if result.error_code and batch.attempts == 1:
-                    self._log.warning("%r was sent once, and its leader has it already", batch)
+                    self._log.warning("%r was sent once, but its leader reports a duplicate", batch)
                 offset = -1 if result.error_code or result.base_offset < 0 else result.base_offset
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
@@ -651,8 +651,8 @@ def _unresolved_error(
     """Return the error of a batch that was refused as a gap, because the batch before it failed
     without a known outcome."""
     failure = OutOfOrderSequenceNumber(
-        f"{partition.topic}-{partition.partition}: the broker misses records before these, which "
-        "were given up without a response; these may have been written with them"
+        f"{partition.topic}-{partition.partition}: refused, because the broker lacks earlier "
+        "records, which expired without a response; all of them may still be written"
     )
     failure.__cause__ = error
     return failure

@@ -11,6 +11,7 @@ from types import CoroutineType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _clock
+from aiokafka._arguments import as_number
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import (
@@ -50,11 +51,11 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._arguments import (
     Headers,
     as_headers,
-    as_number,
     ask_partitioner,
     check_batch,
     check_topic,
     checked_record,
+    partition_number,
 )
 from aiokafka.producer._metrics import read_producer
 from aiokafka.producer.batch_builder import BatchBuilder
@@ -424,6 +425,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         `timeout`; to limit the wait, call `stop(timeout)` inside the block.
         """
         refuse_other_loop(self._loop, type(self).__name__)
+        deadline = self._deadline(timeout)
         self._closed = True
         if self._is_stopped:
             return
@@ -433,7 +435,6 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             lambda: ProducerClosed("the producer was stopped")
         )
         self.client.refuse_waiters(ProducerClosed("the producer was stopped"))
-        deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
             try:
                 if self._transactions is not None:
@@ -443,6 +444,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("Stopped before everything was delivered: %r", error)
         await self._shut(deadline)
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        if timeout is None:
+            return None
+        return self._loop.time() + as_number("timeout", timeout, "a number of seconds, or None")
 
     async def _deliver_rest(self, deadline: float | None) -> None:
         """Wait until all records are delivered or have failed. After `_LONG_STOP` seconds log what
@@ -523,7 +529,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         transaction = self._transactions.transaction
         transaction.check(call)
         if number is not None and number != transaction.number:
-            raise TransactionStateError(f"{call}: its transaction was ended while it waited")
+            raise TransactionStateError(f"{call}: the transaction ended while this call waited")
         return transaction.number
 
     # -- records
@@ -568,9 +574,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         else:
             # An iterator can be read only once, so convert `headers` to a sequence here.
             pairs = as_headers(headers) if headers else ()
-        future: Future[RecordMetadata] | None = self._append(
-            topic, value, key, partition, timestamp_ms, pairs
-        )
+        try:
+            future: Future[RecordMetadata] | None = self._append(
+                topic, value, key, partition, timestamp_ms, pairs
+            )
+        except TypeError:
+            check_topic(topic)  # a list, for example, is not hashable
+            raise
         if future is None:
             return await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return future
@@ -602,9 +612,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 return await (await self._send_suspended(rest, topic, partition, timestamp_ms))
         else:
             pairs = as_headers(headers) if headers else ()
-        future: Future[RecordMetadata] | None = self._append(
-            topic, value, key, partition, timestamp_ms, pairs, True
-        )
+        try:
+            future: Future[RecordMetadata] | None = self._append(
+                topic, value, key, partition, timestamp_ms, pairs, True
+            )
+        except TypeError:
+            check_topic(topic)  # a list, for example, is not hashable
+            raise
         if future is None:
             future = await self._send_declined(topic, value, key, partition, timestamp_ms, pairs)
         return await future
@@ -674,7 +688,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         number: int,
     ) -> Future[RecordMetadata]:
         record = checked_record(topic, value, key, timestamp_ms, headers, self._given)
-        partition = as_number(partition)
+        partition = partition_number(partition)
         deadline = self._loop.time() + self._given.max_block
         need = record_bound(record.key, record.value, record.headers)
         queues, waited = await self._wait_for_memory(topic, partition, need, deadline)
@@ -903,7 +917,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         if topic is not None:
             check_topic(topic)
         elif serializers is not None and serializers.takes_context:
-            raise WrongArgument("topic: create_batch() needs it: a serializer takes a context")
+            raise WrongArgument(
+                "topic: create_batch() needs it, because a serializer takes a context"
+            )
         builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
         return BatchBuilder(builder, serializers, topic)
 
@@ -924,7 +940,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
-        partition = as_number(partition)
+        partition = partition_number(partition)
         check_batch(batch, topic, self._given)
         deadline = self._loop.time() + self._given.max_block
         queues, waited = await self._wait_for_memory(topic, partition, batch.size(), deadline)
@@ -1039,7 +1055,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
-        deadline = None if timeout is None else self._loop.time() + timeout
+        deadline = self._deadline(timeout)
         with self._sender.meter.flushing():
             await self._message_accumulator.flush(deadline)
 

@@ -95,7 +95,7 @@ async def retry(
         with waiting:
             return await until(deadline, attempt, pause, is_retriable)
     except OutOfTimeError as late:
-        text = f"{what}: not in time; last failure: {late.failure or 'no answer'}"
+        text = f"{what}: not in time; last failure: {late.failure or 'no response'}"
         raise KafkaTimeoutError(text) from late.failure
 
 
@@ -114,7 +114,7 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
     async def ask(node_id: int) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
         response = await client.send(node_id, request)
-        what = f"node {node_id} gave no producer id"
+        what = f"node {node_id} returned no producer id"
         check(response.error_code, what)
         return identity_in(response, what)
 
@@ -410,7 +410,7 @@ class Sender:
         except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:
             self._log.warning(
                 "Idempotence is not available, so retries may write a record twice (set "
-                "enable_idempotence=False to agree): %s",
+                "enable_idempotence=False to accept this): %s",
                 error,
             )
 
@@ -430,7 +430,7 @@ class Sender:
                 deadline = self._loop.time() + self._config.client.request_timeout
                 identity = await init_producer_id(self._client, deadline)
             except KafkaError as error:
-                self._log.warning("No new producer id: %s", error)
+                self._log.warning("No new producer id, trying again: %s", error)
                 id_state.set_id_error(error)
                 self.completion.keep_error((self._loop.time(), error))
                 # Set the event for a retry after the backoff: no batch sets it again.

@@ -200,7 +200,9 @@ class PendingTxnRequests:
 
         async def in_turn(pending: PendingTxnRequest) -> None:
             for other in before:
-                await self._wait_for(other, deadline, f"{name}: not in time: waits for its turn")
+                await self._wait_for(
+                    other, deadline, f"{name}: not in time: it waits for an earlier call"
+                )
             self._transaction.raise_failure()
             await work(pending)
 
@@ -257,7 +259,7 @@ class PendingTxnRequests:
         self._pending.pop(pending, None)
 
     async def _result(self, pending: PendingTxnRequest, deadline: float) -> None:
-        text = f"{pending.name}: the broker has not answered in time"
+        text = f"{pending.name}: the broker has not responded in time"
         try:
             await self._wait_for(pending, deadline, text)
         except KafkaTimeoutError:
@@ -271,15 +273,15 @@ class PendingTxnRequests:
         if pending.task.cancelled():
             raise ProducerClosed("the producer was stopped")
         if pending.is_cancelled:
-            raise TransactionStateError(
-                f"{pending.name}: the transaction was ended in the meantime"
-            )
+            raise TransactionStateError(f"{pending.name}: the transaction ended during the call")
 
     async def wait_for_all(self, deadline: float) -> None:
         """Wait until all tasks are done. Raises KafkaTimeoutError at `deadline` (loop time)."""
         while self._pending:
             pending = next(iter(self._pending))
-            await self._wait_for(pending, deadline, f"not in time: {pending.name} is under way")
+            await self._wait_for(
+                pending, deadline, f"not in time: {pending.name} is still in progress"
+            )
 
     async def cancel_all(self, deadline: float) -> None:
         """Cancel all tasks, and wait until they are done: afterwards no task adds partitions or
@@ -420,7 +422,7 @@ def as_offsets(offsets: Any) -> Offsets:
         raise WrongOffsets(f"offsets: must be a dict, not {type(offsets).__name__}")
     found: Offsets = {}
     for partition, value in offsets.items():
-        tp = as_partition(partition)
+        tp = as_partition(partition, "Key should be TopicPartition instance in offsets")
         try:
             offset, metadata, epoch = split_offset(value)
         except ValueError as error:
@@ -865,10 +867,11 @@ class TransactionRequests:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "Group %r, transactional id %r: brokers before Kafka 2.5 take offsets from members "
-                "that were replaced, so records of a process that was frozen for longer than "
-                "session_timeout_ms may count twice. Assigned partitions, with a transactional_id "
-                "for each set of them, have no such gap.",
+                "Group %r, transactional id %r: brokers before Kafka 2.5 accept offsets from "
+                "members that the group has removed, so records may be processed twice if a "
+                "process is suspended for longer than session_timeout_ms. To prevent this, upgrade "
+                "the brokers, or assign partitions manually, with one transactional_id for each "
+                "set of partitions.",
                 group_id,
                 self._id,
             )

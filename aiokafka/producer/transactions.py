@@ -511,9 +511,11 @@ class ProducerTransactions:
             if other.call != call:
                 raise TransactionStateError(
                     f"{call}: the producer is {self.transaction.state.value}: {other.call} is "
-                    "under way in another task"
+                    "in progress in another task"
                 )
-            await _wait(other.over, deadline, f"{call}: not in time: another task is at it")
+            await _wait(
+                other.over, deadline, f"{call}: not in time: another task is still executing it"
+            )
             if other.has_succeeded:
                 return other
         if self.transaction.number != number:

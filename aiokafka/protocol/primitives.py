@@ -102,7 +102,7 @@ def put_long_length(out: bytearray, length: int) -> None:
     Raises ValueError if the string is too long.
     """
     if length > _LONGEST_STRING + 1:
-        raise ValueError("too long a string")
+        raise ValueError("the string is too long")
     put_uvarint(out, length)
 
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka._arguments import as_flag, as_having, as_instance
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._metadata.leader_votes import LeaderVotes
@@ -162,7 +163,7 @@ def retry_later(
     state.postpone(now, error.__name__)
     is_doubtful = doubts_metadata(error, state.failures)
     ask = client.doubt_metadata if is_doubtful else client.request_metadata
-    ask(f"{state}: fetch answered {error.__name__}")
+    ask(f"{state}: Fetch failed with {error.__name__}")
 
 
 def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
@@ -265,11 +266,11 @@ class RangeReader:
         sizes: OffsetSizes | None = None,
     ) -> None:
         self.losses: list[DataLoss] = []
-        self._client = client
+        self._client = as_having("client", client, "config", "an AIOKafkaClient")
         self._log = SubjectLog(log, f"RangeReader of {client!r}")
-        self._read_committed = read_committed
-        self._fail_on_data_loss = fail_on_data_loss
-        self._check_crcs = check_crcs
+        self._read_committed = as_flag("read_committed", read_committed)
+        self._fail_on_data_loss = as_flag("fail_on_data_loss", fail_on_data_loss)
+        self._check_crcs = as_flag("check_crcs", check_crcs)
         self._limits = RangeLimits.checked(
             max_bytes=max_bytes,
             max_partition_bytes=max_partition_bytes,
@@ -280,7 +281,7 @@ class RangeReader:
         )
         self._loop = asyncio.get_running_loop()
         config, now = client.config, self._loop.time()
-        sizes = sizes or OffsetSizes()
+        sizes = OffsetSizes() if sizes is None else as_instance("sizes", sizes, OffsetSizes)
         self._states = [
             RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max), sizes)
             for r in checked(ranges)
@@ -606,7 +607,7 @@ class RangeReader:
             return
         now, wanted = self._loop.time(), state.range
         if state.position < earliest and wanted.from_first and state.position == wanted.start:
-            self._log.info("%s: begins at offset %d now", state, earliest)
+            self._log.info("%s: the log now begins at offset %d", state, earliest)
             state.advance(min(earliest, wanted.until), now)
             self._arrived.set()
         elif state.position < earliest:
@@ -624,7 +625,7 @@ class RangeReader:
         if is_another:
             self._report_loss(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
         elif is_another is None:
-            state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
+            state.postpone(self._loop.time(), "the metadata of its topic is not available")
         else:
             state.transition(RangePhase.IDLE)
         self._wake.set()

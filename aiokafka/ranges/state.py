@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka._arguments import as_instance, as_int, as_list, as_text
 from aiokafka._config.options import Milliseconds, Number, check
 from aiokafka._reading import MAX_OFFSET, Fetched
 from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
@@ -244,9 +245,13 @@ class RangeState:
 
 
 def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
-    """Return the ranges as a list. Raises ValueError for an invalid range."""
-    found = list(ranges)
+    """Return the ranges as a list. Raises TypeError or ValueError for an invalid range."""
+    found = as_list("ranges", ranges, "ranges", PartitionRange)
     for wanted in found:
+        as_instance("ranges", wanted, PartitionRange)
+        as_text("ranges: topic", wanted.topic, empty=False)
+        for name in ("partition", "start", "until"):
+            as_int(f"ranges: {name}", getattr(wanted, name))
         is_partition = 0 <= wanted.partition <= _MAX_PARTITION
         if not is_partition or not 0 <= wanted.start <= wanted.until <= MAX_OFFSET:
             raise ValueError(f"ranges: {wanted} is no range of offsets")

@@ -18,6 +18,7 @@ cdef class RecordReader(BatchCursor):
     cdef object _key_deserializer
     cdef object _value_deserializer
     cdef object _on_error
+    cdef object _is_turn_over
     cdef bint _takes_context
     cdef bint _is_awaiting
     cdef readonly object suspended

@@ -12,6 +12,7 @@ from aiokafka._consumer_record import AcquiredRecord, Record
 from aiokafka._serialization import (
     FAILURES,
     ContextDeserializer,
+    OneTurn,
     Suspended,
     SuspendedRecord,
     first_step,
@@ -45,6 +46,8 @@ class RecordReader(BatchCursor):
 
     With `on_error`, no RecordDeserializationError is raised: `on_error` is called with the error,
     and decides whether the record is left out (False), or returned with its key and value as bytes.
+    If `on_error` has a method `is_turn_over`, and this method returns True, the reader first
+    suspends the record for one iteration of the event loop, as if its deserializer waited.
 
     A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord.
     `take` returns the records before the waiting record; if there are none, it raises
@@ -97,6 +100,7 @@ class RecordReader(BatchCursor):
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._on_error = on_error
+        self._is_turn_over = getattr(on_error, "is_turn_over", None)
         kinds: set[Any] = {type(key_deserializer), type(value_deserializer)}
         self._takes_context = ContextDeserializer in kinds
         self._is_awaiting = False
@@ -380,6 +384,10 @@ class RecordReader(BatchCursor):
         try:
             self._convert_both(record)
         except RecordDeserializationError as error:
+            if self._is_turn_over is not None and self._is_turn_over():
+                self.suspended = SuspendedRecord(record, error.part, OneTurn(), None, None)
+                self.suspended.error = error
+                raise self.suspended from None
             return self._on_error(error)
         return True
 

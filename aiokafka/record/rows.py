@@ -239,7 +239,7 @@ class _Router:
         for row in range(len(self._chosen_view) // 4):
             partition = mem.get_i32(self._chosen, row)
             if partition < _ANY or partition >= _MAX_PARTITIONS:
-                raise ValueError(f"partition: a row asks for {partition}")
+                raise ValueError(f"partition: a row has the invalid number {partition}")
             count = max(count, partition + 1)
         return count
 

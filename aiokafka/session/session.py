@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Generic
 
 import aiokafka
+from aiokafka._arguments import as_having, as_int, as_milliseconds
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
@@ -89,12 +90,12 @@ class _RecordsLeftError(IllegalStateError):
 
 
 _RECORDS_LEFT = (
-    "the block of a transaction ended before its loop over the records did (break, return?), so "
-    "they are returned again; if the rest is not wanted, call records.clear()"
+    "the block of a transaction left its loop over the records early (by break or return?), so "
+    "all records are returned again; to skip the remaining records, call records.clear()"
 )
 
 
-_READ_AGAIN = "A transaction was aborted, its records are read again: %s"
+_READ_AGAIN = "A transaction was aborted, and its records are read again: %s"
 
 _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberEpoch)
 
@@ -147,17 +148,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         stop_timeout_ms: float = 5000,
     ) -> None:
         _check_clients(consumer, producer)
-        _check_count("max_records", max_records, 1)
-        _check_count("retries", retries, 0)
-        _check_time("linger_ms", linger_ms)
-        _check_time("stop_timeout_ms", stop_timeout_ms)
         self.consumer = consumer
         self.producer = producer
         self._log = SubjectLog(log, f"TransactionalSession of {producer!r}")
-        self._max_records = max_records
-        self._linger = linger_ms / 1000
-        self._retries = retries
-        self._stop_timeout = stop_timeout_ms / 1000
+        self._max_records = as_int("max_records", max_records, 1)
+        self._linger = as_milliseconds("linger_ms", linger_ms) / 1000
+        self._retries = as_int("retries", retries, 0)
+        self._stop_timeout = as_milliseconds("stop_timeout_ms", stop_timeout_ms) / 1000
         self._listener = SessionListener(self)
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._pause = 0.0
@@ -227,11 +224,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _next(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
         current = self._current
         if current is not None and current.phase is SessionPhase.ACTIVE:
-            raise IllegalStateError("the former transaction is still open")
+            raise IllegalStateError("the previous transaction is still open")
         if self.consumer.rebalance_listener is not self._listener:
             raise IllegalStateError(
-                "subscribe() or assign() was called within the session, so it cannot know what is "
-                "still its own: call them before"
+                "subscribe() or assign() was called within the session, so it gets no notice of "
+                "revoked partitions: call them before the session"
             )
         # The commit or abort of the previous transaction may have been interrupted. Complete it
         # before new records are read, because the previous records may have to be read again.
@@ -347,7 +344,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """
         if transaction.phase is not SessionPhase.TAKEN or transaction is not self._current:
             raise IllegalStateError(
-                "a transaction can be entered once, before the next one is taken"
+                "a transaction can be entered only once, and only before the next one is returned"
             )
         await self.producer.begin_transaction()
         transaction.enter(SessionPhase.ACTIVE)
@@ -585,6 +582,8 @@ def _can_retry(error: BaseException) -> bool:
 def _check_clients(
     consumer: aiokafka.AIOKafkaConsumer, producer: aiokafka.AIOKafkaProducer
 ) -> None:
+    as_having("consumer", consumer, "getmany", "an AIOKafkaConsumer")
+    as_having("producer", producer, "send", "an AIOKafkaProducer")
     if consumer.group_id is None:
         raise KafkaConfigurationError("consumer: needs group_id, under which positions are kept")
     if consumer.enable_auto_commit:
@@ -593,18 +592,8 @@ def _check_clients(
         )
     if consumer.isolation_level != "read_committed":
         raise KafkaConfigurationError(
-            'consumer: needs isolation_level="read_committed": what others abort must not be '
-            "processed"
+            'consumer: needs isolation_level="read_committed", so that records of aborted '
+            "transactions are not processed"
         )
     if producer.transactional_id is None:
         raise KafkaConfigurationError("producer: needs transactional_id")
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name}={value!r}: must be an integer of at least {least}")
-
-
-def _check_time(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ValueError(f"{name}={value!r}: must be a number of milliseconds, 0 or more")

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import aiokafka
+from aiokafka._arguments import as_number, record_limit, stop_limit
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.options import (
@@ -23,7 +24,7 @@ from aiokafka._config.options import (
 from aiokafka._config.share import ShareConsumerConfig
 from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
-from aiokafka._partitions import record_limit, stop_limit, topic_names
+from aiokafka._partitions import topic_names
 from aiokafka._tasks import TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry import Reporting
 from aiokafka._typing import (
@@ -600,14 +601,19 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         records arrive in time, or when `stop()` is called. Acknowledges like `getone()`. A
         cancelled call consumes nothing.
 
-        Raises ValueError for a wrong `max_records` or `timeout_ms`, and the errors of `getone()`.
+        Raises ValueError or TypeError for a wrong `max_records` or `timeout_ms`, and the errors of
+        `getone()`.
         Records before an error are returned first; the next call raises the error.
         """
         limit = min(record_limit(max_records, None), self._given.max_poll_records)
         if limit < 0:
             limit = self._given.max_poll_records
-        if math.isnan(timeout_ms):
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+        try:
+            is_wrong = math.isnan(timeout_ms)
+        except (TypeError, OverflowError):
+            is_wrong = True
+        if is_wrong:
+            as_number("timeout_ms", timeout_ms, "a number of milliseconds")
         await self._begin_call()
         try:
             with self._undecodable():
@@ -868,7 +874,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         outcomes = await waiting
         if outcomes is None:
             count = self._acknowledgements.pending
-            raise KafkaTimeoutError(f"{count} acknowledgements have no outcome after {limit:g} s")
+            raise KafkaTimeoutError(f"{count} acknowledgements got no response within {limit:g} s")
         return outcomes
 
     def set_acknowledgement_commit_callback(self, callback: OutcomeCallback | None) -> None:
@@ -1026,12 +1032,12 @@ def _own_records(
         if id(record) in own:
             continue
         if not isinstance(record, ShareRecord):
-            raise TypeError(f"an interceptor returned {record!r}, which is no ShareRecord")
+            raise TypeError(f"an interceptor returned {record!r}, which is not a ShareRecord")
         original = by_offset.get((record.topic, record.partition, record.offset))
         if original is None:
             raise TypeError(
                 f"an interceptor returned offset {record.offset} of topic {record.topic}, "
-                f"partition {record.partition}, which it did not get"
+                f"partition {record.partition}, which was not passed to it"
             )
         record.delivery_count = original.delivery_count
         record._acquisition, record._is_raw = original._acquisition, original._is_raw

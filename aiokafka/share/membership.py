@@ -254,13 +254,15 @@ class ShareMembership:
             return  # unsubscribed meanwhile
         if response.member_epoch <= 0:
             raise KafkaProtocolError(
-                f"the heartbeat response has the member epoch {response.member_epoch}"
+                f"the heartbeat response has the invalid member epoch {response.member_epoch}"
             )
         self._sent_topics = topics
         self.error = None
         self.beat_at = sent_at
         if response.member_epoch != self.epoch:
-            self._log.info("Member %s at epoch %d", self.member_id, response.member_epoch)
+            self._log.info(
+                "Member %s has the member epoch %d", self.member_id, response.member_epoch
+            )
         self.epoch = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL

@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
+from aiokafka._arguments import as_function, as_having, as_int
 from aiokafka._callbacks import check_result, refuse_generators
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import Signal, TaskOwner
@@ -185,14 +186,12 @@ class ShareProcessor:
         retry: RetryTopics[Any, Any] | None,
     ) -> None:
         refuse_generators("handler", handler)
-        if not callable(handler):
-            raise TypeError(f"handler={handler!r}: must be a function")
-        if type(concurrency) is not int or concurrency < 1:
-            raise ValueError(f"concurrency={concurrency!r}: must be an integer of at least 1")
         self._consumer = consumer
-        self._handler = handler
-        self._concurrency = concurrency
+        self._handler = as_function("handler", handler)
+        self._concurrency = as_int("concurrency", concurrency, 1)
         self._retry = retry
+        if retry is not None:
+            as_having("retry", retry, "with_retry_topics", "a RetryTopics")
         self._waiting: collections.deque[ShareRecord[Any, Any]] = collections.deque()
         self._delayed: list[tuple[float, int, ShareRecord[Any, Any]]] = []
         """A heap of (loop time at which the record is due, serial number, record). The serial
@@ -328,7 +327,7 @@ class ShareProcessor:
             # future, which is a failure of the handler.
             if self._tasks.is_ending_us():
                 raise
-            failure = RuntimeError("it awaited what was cancelled")
+            failure = RuntimeError("it awaited a cancelled task or future")
             failure.__cause__ = error
         except Exception as error:
             failure = error

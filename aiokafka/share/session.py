@@ -576,7 +576,7 @@ class NodeShareSession:
         and refresh the metadata. If the error is not retriable, make a reading call raise it."""
         if error.invalid_metadata:
             self._note_leader(tp, data, leaders)
-            self._fetcher.client.request_metadata(f"{tp}: ShareFetch answered {error.__name__}")
+            self._fetcher.client.request_metadata(f"{tp}: ShareFetch failed with {error.__name__}")
         elif not is_transient(error):
             failure = for_partition(error, tp, "ShareFetch failed")
             self._fetcher.meter.fetch_failed([tp], failure)
@@ -703,8 +703,8 @@ def acquired_ranges(tp: TopicPartition, acquired: Iterable[AcquiredRecords]) -> 
     for each in acquired:
         if not position <= each.first_offset <= each.last_offset < _MAX_OFFSET:
             raise KafkaProtocolError(
-                f"{tp}: a response acquires offsets {each.first_offset} to {each.last_offset}, "
-                f"after {position - 1}"
+                f"{tp}: acquired offsets in the response are not in order: {each.first_offset} to "
+                f"{each.last_offset} after {position - 1}"
             )
         ranges.append((each.first_offset, each.last_offset, each.delivery_count))
         position = each.last_offset + 1

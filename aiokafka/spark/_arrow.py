@@ -269,7 +269,7 @@ def _partitions(array: Any) -> Any:
     partition."""
     lowest = pc.min(array).as_py()
     if lowest is not None and lowest < 0:
-        raise ValueError(f"partition: a row asks for {lowest}")
+        raise ValueError(f"partition: a row has the invalid number {lowest}")
     return _numbers_of(array.fill_null(-1), 4)
 
 

@@ -423,8 +423,8 @@ class Cluster:
         if missing and side == "starting" and not self._options.no_match_is_latest:
             names = ", ".join(f"{tp.topic}-{tp.partition} from {times[tp]}" for tp in missing)
             raise ValueError(
-                f"no record is as young as asked for: {names}; with "
-                "startingOffsetsByTimestampStrategy=latest reading begins at the end there"
+                f"no record has the requested timestamp or a later one: {names}; to begin these "
+                "partitions at their end, set startingOffsetsByTimestampStrategy=latest"
             )
         return missing
 
@@ -548,7 +548,7 @@ class Mirror:
     def _log_failure(self, error: Exception) -> None:
         log.log(
             logging.DEBUG if self._warned else logging.WARNING,
-            "progress is not mirrored to group %s: %s",
+            "commitOffsets: no offsets were committed for group %s: %s",
             self._group_id,
             error,
         )

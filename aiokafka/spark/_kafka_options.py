@@ -396,7 +396,7 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
             keyword, convert = _COMMON[name]
             value = _converted(name, text, convert)
             if client.get(keyword, value) != value:
-                raise ValueError(f"kafka.{name}: another setting names another {keyword}")
+                raise ValueError(f"kafka.{name}: another setting has another value for {keyword}")
             client[keyword] = value
         elif name in of_role:
             keyword, convert = of_role[name]
@@ -416,7 +416,9 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
     security = parse_security(options)
     for keyword in sorted(client.keys() & security.client.keys() - {"sasl_mechanism"}):
         if client[keyword] != security.client[keyword]:
-            raise ValueError(f"kafka.sasl.jaas.config: another setting names another {keyword}")
+            raise ValueError(
+                f"kafka.sasl.jaas.config: another setting has another value for {keyword}"
+            )
     return ClientSettings(client, role, security)
 
 
@@ -440,13 +442,13 @@ def _unknown(name: str, writing: bool) -> ValueError:
 def _has_no_effect(name: str, text: str, writing: bool) -> bool:
     if name == "partitioner.class" and text.rpartition(".")[2] not in _PARTITIONERS:
         raise ValueError(
-            f"kafka.{name}: a class of Java cannot be run here; a column partition says where "
-            "rows go"
+            f"kafka.{name}: a class of Java cannot be run here; choose the partitions of rows with "
+            "a column partition"
         )
     if name == "partitioner.ignore.keys" and _converted(name, text, _flag):
         raise ValueError(
-            f"kafka.{name}: rows with keys go where Java sends them; a column partition says "
-            "otherwise"
+            f"kafka.{name}: not supported: the key of a row determines its partition; to choose "
+            "other partitions, use a column partition"
         )
     return (
         name in ("client.rack", "partitioner.class", "partitioner.ignore.keys")
@@ -460,7 +462,9 @@ def _has_no_effect(name: str, text: str, writing: bool) -> bool:
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...]) -> None:
     """Log a warning once per process: a process parses the options of a query often."""
-    log.warning("%s: no effect here", ", ".join(f"kafka.{name}" for name in names))
+    log.warning(
+        "these options have no effect here: %s", ", ".join(f"kafka.{name}" for name in names)
+    )
 
 
 def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:

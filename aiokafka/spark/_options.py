@@ -176,7 +176,7 @@ class OptionReader:
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...], what: str) -> None:
     """Log a warning once per process: a process parses the options of a query often."""
-    log.warning("%s: no meaning for %s", ", ".join(names), what)
+    log.warning("these options have no effect: %s (this is %s)", ", ".join(names), what)
 
 
 def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     if not isinstance(parsed, dict) or not parsed or "" in parsed:
         raise ValueError(f"{name}={text!r}: must be JSON as {example}")
     if twice:
-        raise ValueError(f"{name}={text!r}: {', '.join(twice)} is there more than once")
+        raise ValueError(f"{name}={text!r}: {', '.join(twice)} is given more than once")
     return parsed
 
 

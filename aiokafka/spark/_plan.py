@@ -371,8 +371,8 @@ class StreamPlan:
         if self._latest is None and first == self._initial and not self._options.has_fixed_start:
             raise ValueError(
                 "the first batch of this checkpoint was begun by another source and not finished, "
-                "and its start depended on when it began; give startingOffsets as the file "
-                "sources/0/0 of the checkpoint has it, or let that source finish the batch"
+                "and its start offsets are unknown here; set startingOffsets to the content of the "
+                "file sources/0/0 of the checkpoint, or let that source finish the batch"
             )
         return first
 
@@ -380,9 +380,10 @@ class StreamPlan:
         names = ", ".join(gone)
         if self._options.fail_on_data_loss:
             raise RuntimeError(
-                f"partitions are gone: {names}; set failOnDataLoss to false to go on without them"
+                f"partitions do not exist any more: {names}; set failOnDataLoss to false to "
+                "continue without them"
             )
-        log.warning("partitions are gone: %s", names)
+        log.warning("partitions do not exist any more: %s", names)
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
         """Check for topics that were deleted and created again during the query. If data loss is
@@ -392,7 +393,7 @@ class StreamPlan:
         if not self._options.fail_on_data_loss:
             if replaced:
                 log.warning(
-                    "deleted and created again, still read from the same offsets: %s",
+                    "topics were deleted and created again, but are read from the same offsets: %s",
                     sorted(replaced),
                 )
             self._ids.update(ids)

@@ -354,8 +354,8 @@ def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
     if marker.batch == identity.batch and not marker.is_same(tally):
         raise NotRepeatedError(
             f"query {identity.query}, batch {marker.batch}, task {identity.task}: "
-            f"{marker.rows} rows were written, but its repetition has {tally.rows} rows, or "
-            f"others. {REPEAT_ADVICE}"
+            f"{marker.rows} rows were written before, but the repeated task has other rows "
+            f"({tally.rows}). {REPEAT_ADVICE}"
         )
 
 

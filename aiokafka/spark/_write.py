@@ -91,8 +91,8 @@ class RepetitionCheck:
             raise NotRepeatedError(
                 f"query {ended.query}, batch {ended.batch}: it was repeated by {ended.tasks} "
                 f"tasks, but tasks {', '.join(map(str, late))} had written rows of it before: "
-                f"these are there twice. {REPEAT_ADVICE}. To go on nevertheless, delete the "
-                f"groups {names}"
+                f"these rows are in Kafka twice. {REPEAT_ADVICE}. To continue nevertheless, delete "
+                f"the groups {names}"
             )
         if ended.run is not None:
             self._known[name] = ended.run, max(ended.last_marked, *marked.values(), reached)
@@ -217,10 +217,10 @@ class _Task:
             log.warning("%s, so batch %d is skipped", text, identity.batch)
             return
         raise WrittenLaterError(
-            f"{text}, so the rows of batch {identity.batch} would be lost: they are taken for a "
-            "repetition. A new checkpoint needs a new name (the first argument of batch_writer, "
-            "txnAppId, or transactionalIdPrefix). Where an old checkpoint was put back, and its "
-            "batches were written, set skipWritten to true until it has come so far"
+            f"{text}, so batch {identity.batch} looks like a repetition, whose rows would be "
+            "skipped. A new checkpoint needs a new name (the first argument of batch_writer, "
+            "txnAppId, or transactionalIdPrefix). If an old checkpoint was restored, and its later "
+            "batches were written, set skipWritten to true until the query has reached them"
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:

@@ -62,10 +62,16 @@ def _sum_up(messages: list[Any], what: str) -> None:
     written = [message for message in messages if isinstance(message, Written)]
     rows = sum(message.rows for message in written if not message.is_repetition)
     again = sum(message.is_repetition for message in written)
-    log.info("%s: %d rows written by %d tasks, %d of them before", what, rows, len(written), again)
+    log.info(
+        "%s: %d rows written by %d tasks; %d of the tasks had written theirs before",
+        what,
+        rows,
+        len(written),
+        again,
+    )
     skipped = sum(message.rows for message in written if message.is_skipped)
     if skipped:
-        log.warning("%s: %d rows skipped, for a later batch was written before", what, skipped)
+        log.warning("%s: %d rows skipped, because a later batch was written before", what, skipped)
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
@@ -132,7 +138,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             identity = TaskIdentity(query, int(batch), task.partitionId())
         elif self._options.exactly_once:
             raise RuntimeError(
-                "deliveryGuarantee=exactly-once: Spark does not tell which query and batch this is"
+                "deliveryGuarantee=exactly-once: Spark did not set the ids of the query and batch"
             )
         run = task.getLocalProperty(_RUN_ID)
         return Written(write_batches(self._options, iterator, identity), identity, run)

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokafka._arguments import as_function, as_list, as_text, as_tp, items_of
 from aiokafka._typing import Self, later
 from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition
 from aiokafka.testing.acls import Acls
-from aiokafka.testing.actions import Answer, check_whole
+from aiokafka.testing.actions import Answer, check_seconds, check_whole
 from aiokafka.testing.broker import FakeBroker
 from aiokafka.testing.connection import address_of
 from aiokafka.testing.controller import Controller
@@ -30,7 +31,7 @@ from aiokafka.testing.script import Handler, Interception, Script, SeenRequest, 
 from aiokafka.testing.servers import APACHE, SERVERS, server_profile
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import broker_settings, texts
-from aiokafka.testing.state import ByBroker, ClusterState, Node, Partition
+from aiokafka.testing.state import ByBroker, ClusterState, Node, Partition, Topic
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
 from aiokafka.testing.versions import RELEASES
@@ -107,15 +108,17 @@ class FakeCluster:
         profile: str = APACHE,
     ) -> None:
         check_whole("brokers", brokers, 1)
-        if racks is not None and len(racks) != brokers:
-            raise ValueError("racks must name one rack for each broker")
+        if racks is not None:
+            racks = as_list("racks", racks, "racks")
+            if len(racks) != brokers:
+                raise ValueError("racks must name one rack for each broker")
         nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
         if profile != APACHE and as_version != RELEASES[-1]:
             raise ValueError(f"as_version is for Apache Kafka: profile={profile!r} has no releases")
         self._state = ClusterState(server_profile(profile, as_version), nodes)
         if profile != APACHE:
             self._state.config.update(SERVERS[profile].settings)
-        self._state.config.update(broker_settings(config or {}))
+        self._state.config.update(broker_settings(dict(items_of("config", config or {}))))
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
         self._services = Services(self._state, self._script, drawn, security)
@@ -246,7 +249,8 @@ class FakeCluster:
 
     def partition(self, topic: str, partition: int = 0) -> Partition:
         """Return a partition: its leader, epoch, replicas and log."""
-        found = self._state.partition(topic, partition)
+        check_whole("partition", partition)
+        found = self._state.partition(as_text("topic", topic), partition)
         if found is None:
             raise KeyError(f"no partition {topic}-{partition}")
         return found
@@ -282,16 +286,28 @@ class FakeCluster:
         """
         if not self._state.live_nodes():
             raise RuntimeError("no broker runs: use `async with`, or await start() first")
+        as_text("name", name)
+        check_whole("partitions", partitions)
+        check_whole("replication_factor", replication_factor)
+        wanted = texts(dict(items_of("config", config or {})))
+        for number, ids in items_of("assignment", assignment or {}):
+            as_list(f"assignment: {number}", ids, "broker ids")
         self._state.create_topic(
-            name, partitions, replication_factor, config=texts(config or {}), assignment=assignment
+            name, partitions, replication_factor, config=wanted, assignment=assignment
         )
         self._script.wake()
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic, its records and its committed offsets, on all brokers at once."""
-        self._state.delete_topic(self._state.topics[name])
+        self._state.delete_topic(self._topic("name", name))
         self._services.groups.forget_topic(name)
         self._script.wake()
+
+    def _topic(self, argument: str, name: str) -> Topic:
+        found = self._state.topics.get(as_text(argument, name))
+        if found is None:
+            raise KeyError(f"{argument}: no topic {name!r}")
+        return found
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
         """Make another broker the leader of a partition, in the next leader epoch. A broker without
@@ -305,7 +321,7 @@ class FakeCluster:
             ValueError: the broker is stopped or isolated, or its disk has failed; or its replica is
                 not in sync, and the partition has no leader to copy from.
         """
-        partition = self.partition(*tp)
+        partition = self.partition(*as_tp("tp", tp))
         self.broker(broker_id)
         can_serve = self._state.can_serve
         if not (self._state.nodes[broker_id].registered and can_serve(partition, broker_id)):
@@ -384,7 +400,8 @@ class FakeCluster:
             KeyError: there is no such topic.
             ValueError: the topic has `total` partitions or more.
         """
-        found = self._state.topics[topic]
+        found = self._topic("topic", topic)
+        check_whole("total", total)
         if total <= len(found.partitions):
             raise ValueError(f"{topic} has {len(found.partitions)} partitions already")
         self._state.add_partitions(found, total)
@@ -398,7 +415,8 @@ class FakeCluster:
     def advertise(self, broker_id: int, host: str, port: int) -> None:
         """Advertise another address of a broker in metadata, such as the address of a proxy."""
         node = self._state.nodes[broker_id]
-        node.host, node.port = host, port
+        check_whole("port", port, 0)
+        node.host, node.port = as_text("host", host), port
 
     def move_coordinator(self, kind: str, key: str, broker_id: int) -> None:
         """Make another broker the coordinator of a group or transactional id, as
@@ -488,6 +506,9 @@ class FakeCluster:
 
             await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
         """
+        as_function("condition", condition)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s)
         await self._script.wait_for(condition, timeout_s)
 
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from aiokafka import errors
+from aiokafka._arguments import as_text
 from aiokafka._typing import later
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState, Member
@@ -490,7 +491,7 @@ class Coordinators:
             key: The group id or transactional id.
             broker_id: The new coordinator. While it is stopped, another broker coordinates."""
         self._state.nodes[broker_id]  # raises KeyError for an unknown broker
-        place = (_kind(kind), key)
+        place = (_kind(kind), as_text("key", key))
         former = self._state.coordinator(*place)
         self._state.placed_coordinators[place] = broker_id
         if self.load_time is not None and self._state.coordinator(*place) != former:

@@ -293,7 +293,7 @@ async def test_brokers_without_the_api() -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "text"),
     [
-        ("orders", TypeError, "bindings: must be AclBinding"),
+        ("orders", TypeError, "bindings: must be an AclBinding"),
         (AclBinding(ORDERS, "alice", READ), ValueError, "User:alice"),
         (AclBinding(ORDERS, "User:alice", AclOperation.ANY), ValueError, "AclOperation.ANY"),
         (AclBinding(ORDERS, "User:alice", 3), TypeError, "AclOperation"),  # type: ignore[arg-type]
@@ -302,8 +302,12 @@ async def test_brokers_without_the_api() -> None:
             ValueError,
             "PatternType.MATCH",
         ),
-        (AclBinding(ResourcePattern(TOPIC, ""), "User:alice", READ), ValueError, "a name"),
-        (AclBinding(ORDERS, "User:alice", READ, host=""), ValueError, "a host"),
+        (
+            AclBinding(ResourcePattern(TOPIC, ""), "User:alice", READ),
+            ValueError,
+            "bindings: name: ",
+        ),
+        (AclBinding(ORDERS, "User:alice", READ, host=""), ValueError, "bindings: host: "),
     ],
 )
 async def test_entries_that_cannot_be(

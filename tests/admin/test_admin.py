@@ -538,5 +538,7 @@ async def test_wrong_arguments_of_configs() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         with pytest.raises(ValueError, match="id of a broker"):
             await admin.describe_configs([ConfigResource("broker", "first")])
-        with pytest.raises(TypeError, match="mapping"):
+        with pytest.raises(
+            TypeError, match="config_resources: configs of t: must be a dict, not list"
+        ):
             await admin.alter_configs([ConfigResource("topic", "t", ["retention.ms"])])

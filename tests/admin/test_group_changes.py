@@ -250,7 +250,7 @@ async def test_a_reset_of_what_is_not_there() -> None:
             await admin.groups.reset_offsets("g", ResetRule.latest(), partitions=[FIRST, absent])
         assert "g" not in await admin.groups.list()
         for wrong in (lambda: ResetRule.to_offset(-1), lambda: ResetRule.duration(-1)):
-            with pytest.raises(ValueError, match="must not be negative"):
+            with pytest.raises(ValueError, match=r"not be negative|at least 0"):
                 wrong()
         with pytest.raises(TypeError, match="rule: must be a ResetRule, not 'latest'"):
             await admin.groups.reset_offsets("g", "latest")  # type: ignore[arg-type]

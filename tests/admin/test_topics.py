@@ -187,7 +187,7 @@ async def test_pages_that_do_not_end_are_an_error() -> None:
 
         with (
             cluster.intercept(DescribeTopicPartitionsRequest, Edit(stay)),
-            pytest.raises(KafkaProtocolError, match="the cursor stays"),
+            pytest.raises(KafkaProtocolError, match="the cursor did not advance"),
         ):
             await admin.topics.describe(["a"])
 
@@ -354,7 +354,7 @@ async def test_a_topic_is_ready_when_every_broker_knows_it() -> None:
 @simulated
 async def test_what_keeps_a_topic_from_being_ready() -> None:
     async with FakeCluster(2) as cluster, make_admin(cluster) as admin:
-        with pytest.raises(KafkaTimeoutError, match=r"none, as node [01] knows it"):
+        with pytest.raises(KafkaTimeoutError, match=r"none in the metadata of node [01]"):
             await admin.topics.wait_until_ready(["none"], timeout_ms=300)
         await cluster.create_topic("t", assignment={0: [0], 1: [1]})
         await cluster.stop_broker(1)
@@ -393,9 +393,9 @@ async def test_wrong_arguments() -> None:
         for call in (admin.topics.describe, admin.topics.delete, admin.topics.wait_until_ready):
             with pytest.raises(TypeError, match="topics: must be several"):
                 await call("t")
-            with pytest.raises(TypeError, match=r"topics: 7: must be a name"):
+            with pytest.raises(TypeError, match=r"topics: .*must be .*name"):
                 await call([7])  # type: ignore[list-item]
         with pytest.raises(ValueError, match="given once"):
             await admin.topics.create([NewTopic("t", 1, 1), NewTopic("t", 2, 1)])
-        with pytest.raises(TypeError, match="must be an int or a NewPartitions"):
+        with pytest.raises(TypeError, match="topics: t='3': must be an integer or a NewPartitions"):
             await admin.topics.create_partitions({"t": "3"})  # type: ignore[dict-item]

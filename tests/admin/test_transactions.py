@@ -434,7 +434,7 @@ async def test_states_that_are_not_known_yet(
 async def test_wrong_arguments(cluster: FakeCluster, admin: AIOKafkaAdminClient) -> None:
     with pytest.raises(TypeError, match="not one str"):
         await admin.transactions.describe("a")
-    with pytest.raises(ValueError, match="transactional_ids: ''"):
+    with pytest.raises(ValueError, match="transactional_ids: must not be empty"):
         await admin.transactions.fence([""])
     with pytest.raises(ValueError, match="states"):
         await admin.transactions.list(states=["Ongoing"])  # type: ignore[list-item]

@@ -45,7 +45,7 @@ async def test_a_broker_that_there_is_not(name: str) -> None:
     async with FakeCluster(brokers=2) as cluster:
         async with make_admin(cluster, request_timeout_ms=3_600_000) as admin:
             asked = cluster.count(MetadataRequest)
-            rule = r"no broker 99 runs; those that do: 0, 1\b"
+            rule = r"broker 99 is not running; running: 0, 1\b"
             with pytest.raises(BrokerIdNotRegistered, match=rule):
                 await CALLS[name](admin, 99)
             assert cluster.count(MetadataRequest) <= asked + 1

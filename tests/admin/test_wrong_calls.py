@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, NewTopic, ResetRule
+from aiokafka.admin import (
+    AclFilter,
+    AIOKafkaAdminClient,
+    ConfigKey,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResetRule,
+    SendTo,
+)
 from aiokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.testing import FakeCluster
+from tests.admin.operations import ALICE, CALLS, CREDENTIAL, QUOTA, TP
 from tests.admin.support import make_admin
-
-TP = TopicPartition("t", 0)
 
 # -- times -----------------------------------------------------------------------------------------
 
@@ -113,13 +123,16 @@ WRONG: dict[str, tuple[str, Callable[[AIOKafkaAdminClient], Awaitable[object]]]]
         lambda admin: admin.alter_configs(ConfigResource("topic", "t")),  # type: ignore[arg-type]
     ),
     "a digit for a broker": (
-        "the id of a broker: '0'",
-        lambda admin: admin.list_consumer_groups("0"),
-    ),  # type: ignore[arg-type]
+        "broker_ids: must be several integers, not one str",
+        lambda admin: admin.list_consumer_groups("0"),  # type: ignore[arg-type]
+    ),
     "a user alone": ("credentials: ", lambda admin: admin.users.delete("alice")),  # type: ignore[arg-type]
     "a list to apply": ("declared: ", lambda admin: admin.topics.apply(["t"])),  # type: ignore[arg-type]
-    "a field to apply": ("t: parts: ", lambda admin: admin.topics.apply({"t": {"parts": 3}})),
-    "a number to apply": ("t=3: ", lambda admin: admin.topics.apply({"t": 3})),  # type: ignore[dict-item]
+    "a field to apply": (
+        "declared: t: parts: ",
+        lambda admin: admin.topics.apply({"t": {"parts": 3}}),
+    ),
+    "a number to apply": ("declared: t=3: ", lambda admin: admin.topics.apply({"t": 3})),  # type: ignore[dict-item]
 }
 
 
@@ -135,12 +148,106 @@ async def test_an_error_names_the_argument(case: str) -> None:
 
 
 def test_a_rule_takes_whole_numbers() -> None:
-    with pytest.raises(TypeError, match="count: "):
+    with pytest.raises(TypeError, match=r"count=1\.5: "):
         ResetRule.shift_by(1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ago: "):
+    with pytest.raises(TypeError, match=r"ago=1\.5: "):
         ResetRule.duration(1.5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="offset: "):
+    with pytest.raises(TypeError, match="offset='3': "):
         ResetRule.to_offset("3")  # type: ignore[arg-type]
+
+
+# -- every argument of every operation ---------------------------------------------------------
+
+# Accepted values of the required arguments, by the name of the argument, or of operation and
+# argument.
+REQUIRED: dict[str, Any] = {
+    "before": {TP: 1},
+    "bindings": [ALICE],
+    "broker_id": 0,
+    "changes": {ConfigKey.topic("t"): {"retention.ms": 1000}},
+    "config_resources": [ConfigResource("topic", "t", {})],
+    "configs": {"retention.ms": 1000},
+    "controller_id": 9,
+    "credentials": [("alice", "SCRAM-SHA-256")],
+    "declared": {},
+    "directory_id": uuid.UUID(int=7),
+    "entity": QUOTA,
+    "filters": [AclFilter()],
+    "group_id": "g",
+    "group_ids": ["g"],
+    "group_instance_ids": ["m"],
+    "groups": ["g"],
+    "hmac": b"hmac",
+    "levels": {"a": 1},
+    "listeners": [("C", "localhost", 9093)],
+    "moves": {TP: [0]},
+    "new_topics": [NewTopic("n", 1, 1)],
+    "offsets": {TP: 1},
+    "partition": TP,
+    "partitions": [TP],
+    "places": {TP: OffsetSpec.LATEST},
+    "producer_epoch": 0,
+    "producer_id": 7,
+    "records_to_delete": {},
+    "request": ListGroupsRequest(),
+    "resource": ConfigKey.topic("t"),
+    "resources": [ConfigKey.topic("t")],
+    "rule": ResetRule.earliest(),
+    "topic_partitions": {"t": 3},
+    "topics": ["t"],
+    "transactional_id": "x",
+    "transactional_ids": ["x"],
+    "voter_id": 9,
+    "brokers.move_replicas.moves": {TP: "/elsewhere"},
+    "quotas.alter.changes": {"producer_byte_rate": 1.0},
+    "quotas.alter_all.changes": {QUOTA: {"producer_byte_rate": 1.0}},
+    "topics.create.topics": [NewTopic("n", 1, 1)],
+    "topics.create_partitions.topics": {"t": 3},
+    "users.upsert.credentials": [CREDENTIAL],
+}
+
+THING = object()
+# No argument may be one of these. None may be, if it is the default.
+NEVER = [THING, [THING], {THING: THING}, [[]], None]
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+async def test_every_argument_is_named_before_any_request(name: str) -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        operation = operator.attrgetter(name)(admin)
+        parameters = inspect.signature(operation).parameters
+        needed = {
+            each: REQUIRED.get(f"{name}.{each}", REQUIRED.get(each))
+            for each, parameter in parameters.items()
+            if parameter.default is parameter.empty
+        }
+        before = len(cluster.requests())
+        for argument, parameter in parameters.items():
+            for wrong in NEVER:
+                if wrong is None and (parameter.default is None or argument == "reason"):
+                    continue
+                with pytest.raises((TypeError, ValueError)) as caught:
+                    await operation(**{**needed, argument: wrong})
+                assert str(caught.value).startswith(argument), caught.value
+        assert len(cluster.requests()) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (SendTo.broker, "broker_id"),
+        (SendTo.leader, "partition"),
+        (SendTo.coordinator, "group_id"),
+        (SendTo.transaction_coordinator, "transactional_id"),
+        (ResetRule.copy, "group_id"),
+        (AclFilter.of, "binding"),
+        (lambda wrong: NewTopic("t", 1, 1, topic_configs=wrong), "topic_configs"),
+        (lambda wrong: NewTopic("t", -1, -1, wrong), "replica_assignments"),
+    ],
+)
+def test_arguments_of_values_are_named(make: Callable[[Any], object], argument: str) -> None:
+    with pytest.raises(TypeError, match=f"^{argument}"):
+        make(THING)
 
 
 # -- old brokers -----------------------------------------------------------------------------------

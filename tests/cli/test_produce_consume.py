@@ -172,7 +172,7 @@ def test_a_transaction_that_fails_is_aborted(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "in"
     file.write_text('{"value": "a"}\n{"value": "b"}\nno json\n')
     done = cli.run("produce", "t", str(file), "--json", "--transactional-id", "x")
-    assert done.code == 1 and "no JSON" in done.err and done.err.count("\n") == 1
+    assert done.code == 1 and "not JSON" in done.err and done.err.count("\n") == 1
     assert printed(cli, "t", "--read-committed") == []
 
 

@@ -29,8 +29,8 @@ def split(tmp_path: Path, *lines: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "no JSON: Expecting property name enclosed in double quotes at column 2: b'{'"),
-        ("[]", "no JSON object: b'[]'"),
+        ("{", "not JSON: Expecting property name enclosed in double quotes at column 2: b'{'"),
+        ("[]", "not a JSON object: b'[]'"),
         ('{"valeu": 1}', "unknown field 'valeu'; did you mean value?: b'{\"valeu\": 1}'"),
         ("{}", "a record needs a key or a value: b'{}'"),
         (
@@ -104,7 +104,7 @@ def test_a_record_of_stdin(cli: Cli) -> None:
     options = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = process("produce", "t", "--json", env=environment(cli.served), **options)
     _, err = child.communicate(b'{"value": 1}\n[]\n', timeout=60)
-    assert (child.returncode, err) == (1, b"aiokafka: stdin:2: no JSON object: b'[]'\n")
+    assert (child.returncode, err) == (1, b"aiokafka: stdin:2: not a JSON object: b'[]'\n")
 
 
 def test_a_record_that_is_no_line(cli: Cli, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_record_that_is_no_line(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "in"
     file.write_text('{"value": 1};[]')
     done = cli.run("produce", "t", str(file), "--json", "--delimiter", ";")
-    assert done.err == f"aiokafka: {file}, record 2: no JSON object: b'[]'\n"
+    assert done.err == f"aiokafka: {file}, record 2: not a JSON object: b'[]'\n"
     file.write_text("x" * 2_000_000)
     done = cli.run("produce", "t", str(file), "--whole")
     assert done.err.startswith(f"aiokafka: {file}: record not delivered: ")

@@ -39,7 +39,7 @@ def test_no_name_is_not_all_names(cli: Cli) -> None:
     cli("acls", "add", "topic:orders", "User:alice", "read")
     done = cli.run("acls", "delete", "topic:", "--yes")  # topic:$NAME, without a NAME
     assert done.code == 2
-    assert "names nothing" in done.err
+    assert "has no name after the colon" in done.err
     assert len(cli.rows("acls", "list")) == 1
     assert len(cli.rows("acls", "delete", "topic", "--yes")) == 1
 

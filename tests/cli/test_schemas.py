@@ -189,7 +189,7 @@ def test_a_value_without_a_schema_is_an_error_that_names_the_record(
     done = consume(cli, registry)
     assert done.code == 1 and done.out == ""
     assert len(done.err.splitlines()) == 1
-    assert "offset 0" in done.err and "no id of a schema" in done.err
+    assert "offset 0" in done.err and "no schema id" in done.err
 
 
 def test_a_schema_that_the_registry_does_not_have_is_an_error(
@@ -206,7 +206,7 @@ def test_a_schema_that_the_registry_does_not_have_is_an_error(
     ("options", "words"),
     [
         (("--decode-keys",), "needs --schema-registry"),
-        (("--schema-registry", "localhost:8081"), "is no http or https URL"),
+        (("--schema-registry", "localhost:8081"), "is not an http or https URL"),
         (("--schema-registry", "http://eve:secret@localhost"), "AIOKAFKA_SCHEMA_REGISTRY_AUTH"),
     ],
 )

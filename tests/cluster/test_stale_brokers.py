@@ -205,7 +205,7 @@ def test_how_many_brokers_have_denied_a_topic_is_told(caplog: pytest.LogCaptureF
                 await client.wait_for_topic("missing", now() + 5)
             return str(caught.value)
 
-    assert "does not exist, as brokers said for 5.0 s (asked: 3 of 3)" in simulate(main)
+    assert "does not exist, as brokers reported for 5.0 s (asked: 3 of 3)" in simulate(main)
     (line,) = lines(caplog, logging.WARNING)
     assert "no broker knows it (asked: 3 of 3)" in line
 

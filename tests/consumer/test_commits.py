@@ -30,6 +30,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     NotCoordinatorForGroupError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommit,
 )
@@ -69,6 +70,23 @@ async def test_a_second_consumer_goes_on_where_the_first_committed(
     second.seek(T0, 0)
     assert await second.seek_to_committed(T0) == {T0: 7}
     assert await read(second, 3) == [(0, 7), (0, 8), (0, 9)]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_manual_commit_to_a_group_with_members_names_the_cause(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    await cluster.create_topic("t", partitions=1)
+    fill(cluster, 0, 1)
+    await start(cluster, "t", group_id="g", group_protocol=protocol)
+    alone = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    await read(alone, 1)
+    with pytest.raises(CommitFailedError) as caught:
+        await alone.commit()
+    assert isinstance(caught.value.__cause__, UnknownMemberIdError)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert "UnknownMemberIdError. The group has members" in str(error)
+        assert "max_poll_interval_ms" not in str(error)
 
 
 async def test_a_read_after_a_commit_does_not_wait_for_other_tasks(

@@ -229,7 +229,7 @@ async def test_a_commit_for_what_went_to_another_member_meanwhile(filled: FakeCl
         for tp, result in zip(before, results, strict=True):
             if tp in given:
                 assert isinstance(result, CommitFailedError)
-                assert "not this member's any more: u-" in str(result)
+                assert "this member no longer owns u-" in str(result)
             else:
                 assert result is None
         reader.cancel()
@@ -364,6 +364,33 @@ async def test_commit_waits_for_a_join_that_takes_away_what_is_not_in_hand(
         assert cluster.groups.committed("g", "t", 0) == 3
         await second
         await cluster.wait_for(lambda: first.assignment() == {T0})
+
+
+@pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
+async def test_the_auto_commit_of_a_revocation_does_not_wait_for_what_was_unsubscribed(
+    filled: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafka")
+    options: dict[str, Any] = {"group_id": "g", "auto_commit_interval_ms": 10}
+    if protocol == "consumer":
+        options["group_protocol"] = "consumer"
+    else:
+        options |= {"heartbeat_interval_ms": 20, "session_timeout_ms": 60_000}
+        options["partition_assignment_strategy"] = [CooperativeStickyAssignor]
+    await filled.create_topic("u")
+    first = await start(filled, "t", "u", **options)
+    with filled.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError)):
+        await read(first, 9)
+        await first.getmany()
+        await until(filled, lambda: filled.count(OffsetCommitRequest) > 0)
+        joining: Any = start(filled, "t", "u", **options)
+        second = asyncio.create_task(joining)
+        await until(filled, lambda: "Revoking" in caplog.text)
+        first.unsubscribe()
+    first.subscribe(["t", "u"])
+    async with timeout(1):
+        await second
+        await until(filled, lambda: first.assignment() and second.result().assignment())
 
 
 # == Commits of a removed member ===================================================================
@@ -549,7 +576,7 @@ async def test_a_commit_ends_with_unsubscribe_though_its_partition_comes_back(
         await script.wait()
         await read_and_commit(await start(cluster, "t", **options))
         comes_back.set()
-        with pytest.raises(CommitFailedError, match="not this member's any more"):
+        with pytest.raises(CommitFailedError, match="this member no longer owns"):
             await commit
     assert cluster.groups.committed("g", "t") == 4
 
@@ -598,7 +625,7 @@ async def test_a_commit_ends_when_its_partition_goes_to_another_member(
             moved = min(owner.assignment())
             await read_and_commit(owner)
             await until(cluster, lambda: len(first.assignment()) == 2)
-        with pytest.raises(CommitFailedError, match=f"not this member's any more: t-{moved[1]}"):
+        with pytest.raises(CommitFailedError, match=f"this member no longer owns t-{moved[1]}"):
             await commit
         reader.cancel()
         assert cluster.groups.committed("g", "t", moved.partition) == 4
@@ -648,7 +675,7 @@ async def test_a_commit_of_an_eager_member_ends_with_a_generation_that_it_misses
         moved |= owner.assignment()
         await read_and_commit(owner)
         comes_back.set()
-    with pytest.raises(CommitFailedError, match="not this member's any more"):
+    with pytest.raises(CommitFailedError, match="this member no longer owns"):
         await commit
     reader.cancel()
     assert [cluster.groups.committed("g", "t", tp.partition) for tp in moved] == [4]
@@ -803,7 +830,7 @@ async def test_a_commit_of_partitions_chosen_by_hand_outlasts_the_loss_of_the_me
     await log.is_called.wait()
     commit = asyncio.ensure_future(consumer.commit({T1: 3}))
     cluster.groups.expire("g", member_id)
-    await until(cluster, lambda: "the group removed us" in caplog.text)
+    await until(cluster, lambda: "the group removed this member" in caplog.text)
     log.goes_on.set()
     await commit
     assert cluster.groups.committed("g", "t", 1) == 3
@@ -871,7 +898,7 @@ async def test_a_commit_outlasts_an_assignment_that_an_eager_leader_brings_too_l
     await commits.pop(kept)
     assert cluster.groups.committed("g", "t", kept.partition) == 1
     for commit in commits.values():
-        with pytest.raises(CommitFailedError, match="not this member's any more"):
+        with pytest.raises(CommitFailedError, match="this member no longer owns"):
             await commit
 
 

@@ -875,7 +875,7 @@ async def test_readers_hear_of_what_ends_the_background_work(
     reader = asyncio.get_running_loop().create_task(consumer.getone(*wanted))
 
     def broken(record: logging.LogRecord) -> bool:
-        if "fetch answered" in record.getMessage():
+        if "Fetch failed with" in record.getMessage():
             raise LookupError("no such field")
         return True
 

@@ -622,7 +622,7 @@ async def test_a_listener_that_does_not_return_does_not_hold_up_stop(
     consumer.unsubscribe()
     async with timeout(10):
         await consumer.stop(timeout=0.5)
-    assert "Stopped before its listener had returned" in caplog.text
+    assert "Stopped before the rebalance listener had returned" in caplog.text
     assert filled.count(LeaveGroupRequest) == 1
 
 

@@ -443,7 +443,7 @@ async def test_a_leader_that_cannot_be_read_is_in_the_log(
     starts.append(asyncio.create_task(other.start()))
     name = RoundRobinPartitionAssignor.__name__
     text = (
-        f"Consumer {name} of group g: Not joined: KafkaProtocolError: group metadata is malformed"
+        f"Consumer {name} of group g: Join failed, trying again: KafkaProtocolError: group metadata"
     )
     await until(cluster, lambda: text in caplog.text)
     for each in starts:

@@ -4,8 +4,10 @@ bytes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import pickle
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.testing import FakeCluster
-from tests.support.consumers import T0, T1, Start, fill
+from tests.support.consumers import T0, T1, Start, fill, queued
 
 COUNT = 12
 BAD = {0, 4, 5, 9, 10, 11}  # first and last of a batch, of the log, and of neither
@@ -308,3 +310,58 @@ async def test_the_cancelled_task_is_the_cause(
         await consumer.getone()
     assert isinstance(caught.value.cause, asyncio.CancelledError)
     assert caught.value.offset == 0
+
+
+@READS
+async def test_other_tasks_run_while_many_records_are_skipped(
+    cluster: FakeCluster, start: Start, read: Read
+) -> None:
+    """All of them were deserialized in one iteration of the event loop."""
+    await cluster.create_topic("t")
+    cluster.log("t").extend([(None, b"bad", ())] * 3000)
+    cluster.log("t").extend([(None, b"1", ())])
+    turns, calls = 0, Counter[int]()
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    def deserializer(data: bytes) -> int:
+        calls[turns] += 1
+        return int(data)
+
+    counting = asyncio.create_task(count_turns())
+    consumer = await start(
+        cluster, "t", value_deserializer=deserializer, on_deserialization_error="skip"
+    )
+    (record,) = await read(consumer, 1)
+    counting.cancel()
+    assert (record.offset, record.value) == (3000, 1)
+    assert max(calls.values()) <= 200
+    assert consumer.health().unreadable == 3000
+
+
+async def test_a_cancelled_skip_goes_on_with_the_next_call(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    cluster.log("t").extend([(None, b"bad", ())] * 1000)
+    cluster.log("t").extend([(None, b"1", ())])
+    consumer = await start(cluster, "t", value_deserializer=int, on_deserialization_error="skip")
+    await cluster.wait_for(lambda: queued(consumer) == [1])
+    found = None
+    for _ in range(100):
+        reading = asyncio.ensure_future(consumer.getone())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if reading.done():
+            found = reading.result()
+            break
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+    assert found is not None
+    assert found.offset == 1000
+    assert consumer.health().unreadable == 1000

@@ -105,11 +105,12 @@ MAY_TOUCH_THE_WORLD = {"_clock", "_compat"}
 # import only the lower two layers, so that the fake broker shares no other code with the client.
 EDGES = {
     "parallel": {
-        *("_callbacks", "_clock", "_compat", "_log", "_retry", "_subject", "_tasks"),
+        *("_arguments", "_callbacks", "_clock", "_compat", "_log", "_retry", "_subject", "_tasks"),
         *("_typevars", "_typing", "abc", "errors", "metrics", "structs"),
     },
     "tables": {
         *(
+            "_arguments",
             "_compat",
             "_log",
             "_serialization",

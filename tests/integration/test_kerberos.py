@@ -199,7 +199,7 @@ async def test_a_keytab_with_old_keys(kafka: KafkaCluster, kdc: Kdc) -> None:
     old = kdc.keytab("carol")
     kdc.keytab("carol")
     found = options(kafka, sasl_kerberos_keytab=old, sasl_kerberos_principal="carol")
-    await refused(AuthenticationFailedError, "the keys of the keytab", **found)
+    await refused(AuthenticationFailedError, "the keys in the keytab", **found)
 
 
 async def test_a_service_that_the_kdc_does_not_know(kafka: KafkaCluster, keytab: str) -> None:

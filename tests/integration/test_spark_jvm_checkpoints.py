@@ -67,7 +67,9 @@ def test_a_first_batch_that_was_not_finished(both: Any, kafka: Kafka, tmp_path: 
     copy.run(JVM, topic)
     copy.forget_commit()
     fill(kafka, topic, 10, 20)
-    with pytest.raises(Exception, match="give startingOffsets as the file sources/0/0"):
+    with pytest.raises(
+        Exception, match="set startingOffsets to the content of the file sources/0/0"
+    ):
         copy.run(OURS, topic, startingOffsets="latest")
     began_at = (copy.checkpoint / "sources" / "0" / "0").read_text().splitlines()[-1]
     copy.run(OURS, topic, startingOffsets=began_at)

@@ -37,7 +37,7 @@ LOST = "may have been lost|out of range"
 ERRORS = {
     "retention": {OURS: "offsets 15 to 29 are gone: the log begins later now", JVM: LOST},
     "truncation": {OURS: "offsets 5 to 14 are gone: the log ends earlier", JVM: LOST},
-    "gone": {OURS: "partitions are gone: .*-0", JVM: "have been deleted"},
+    "gone": {OURS: "partitions do not exist any more: .*-0", JVM: "have been deleted"},
     "before": {OURS: "offsets 5 to 9 are gone: the log begins later", JVM: LOST},
     "crossed": {
         OURS: "the query would begin at offset 2 and end before it, at 1",

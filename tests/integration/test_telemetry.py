@@ -132,7 +132,7 @@ async def test_a_broker_without_a_plug_in_is_sent_nothing(kafka: Kafka) -> None:
         options: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers}
         async with AIOKafkaProducer(**options, enable_metrics_push=is_on) as producer:
             if is_on:
-                with pytest.raises(UnsupportedVersionError, match="takes metrics"):
+                with pytest.raises(UnsupportedVersionError, match="accepts metrics"):
                     await producer.client_instance_id(5000)
         requests.append(producer.metrics().value("request-total", "producer-metrics"))
     assert requests[1] == requests[2]

@@ -42,9 +42,9 @@ async def nothing() -> Any:
 
 
 WRONG: list[tuple[Callable[[], Any], type[KafkaError], str]] = [
-    (nothing, AuthenticationFailedError, "gave NoneType, not a string that is not empty"),
-    (lambda: "", AuthenticationFailedError, "gave str, not a string that is not empty"),
-    (lambda: b"hunter2", AuthenticationFailedError, "gave bytes, not a string"),
+    (nothing, AuthenticationFailedError, "returned NoneType, not a non-empty string"),
+    (lambda: "", AuthenticationFailedError, "returned str, not a non-empty string"),
+    (lambda: b"hunter2", AuthenticationFailedError, "returned bytes, not a non-empty"),
     (lambda: "hunter\0002", AuthenticationFailedError, "a string with a zero byte"),
     (lambda: "hunter2\ud800", AuthenticationFailedError, "a string with a lone surrogate"),
     (lost, KafkaConnectionError, "the vault is away"),
@@ -117,7 +117,7 @@ async def test_what_a_function_awaits_is_cancelled(keyword: str) -> None:
     protocol = "SASL_SSL" if keyword == "ssl_context" else "SASL_PLAINTEXT"
     options = {keyword: cancelled, "security_protocol": protocol}
     async with scripted_broker(plain_answers()) as address:
-        with pytest.raises(KafkaConnectionError, match=f"{keyword}.*awaits was cancelled"):
+        with pytest.raises(KafkaConnectionError, match=f"{keyword}.*awaited a cancelled task"):
             await connector(address, **options).open(now() + 5)
 
 

@@ -143,8 +143,8 @@ FATAL: Any = AuthenticationFailedError
     [
         ("raises first", KafkaConnectionError, "mechanism Scripted failed: OSError"),
         ("waits first", KafkaConnectionError, "no credentials within"),
-        ("ends first", FATAL, "gave no token"),
-        ("gives a str", FATAL, "gave str as a token"),
+        ("ends first", FATAL, "returned no token"),
+        ("gives a str", FATAL, "returned str as a token"),
         ("raises second", FATAL, "mechanism Scripted failed: KeyError"),
         ("waits second", KafkaConnectionError, "Unable to bootstrap"),
         ("ends early", KafkaConnectionError, "closed by the broker"),

@@ -157,7 +157,7 @@ def test_a_broker_that_takes_no_bytes_is_given_up() -> None:
                 fill(connection)
                 await connection.closed
                 assert loop.time() - began == pytest.approx(TIMEOUT_S, abs=0.5)
-                assert "took no bytes for 2 s" in str(connection.error)
+                assert "read no bytes for 2 s" in str(connection.error)
 
     simulate(main)
 

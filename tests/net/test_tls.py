@@ -525,7 +525,7 @@ async def test_a_client_survives_the_change_of_all_certificates(tmp_path: Path) 
     [
         (FileNotFoundError(2, "No such file", "client.pem"), "failed:.*No such file.*client.pem"),
         (RuntimeError("the password is sesame"), "failed: RuntimeError$"),
-        (None, "gave NoneType, not an ssl.SSLContext"),
+        (None, "returned NoneType, not an ssl.SSLContext"),
     ],
 )
 async def test_settings_that_cannot_be_had(result: Any, text: str) -> None:
@@ -564,9 +564,7 @@ async def test_settings_that_do_not_come() -> None:
 
     options = {"security_protocol": "SSL", "ssl_context": never}
     connector = Connector(config("127.0.0.1:1", **options), "127.0.0.1", 1, "")
-    with pytest.raises(
-        KafkaConnectionError, match="given as ssl_context did not give a result in time"
-    ):
+    with pytest.raises(KafkaConnectionError, match="given as ssl_context did not return in time"):
         await connector.open(now() + 0.05)
 
 

@@ -58,7 +58,7 @@ async def test_a_commit_that_takes_too_long_is_followed_by_another(
     seen = Seen()
     async with make_parallel(cluster, consumer={"default_api_timeout_ms": 200}) as parallel:
         runs = Runs(parallel, seen)
-        await until(lambda: "there will be another" in caplog.text)
+        await until(lambda: "will be tried again" in caplog.text)
         assert refusals.hits
         refusals.remove()
         await until(lambda: committed(cluster) == ends(cluster))
@@ -71,7 +71,7 @@ def test_commits_that_go_on_failing_are_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """There was a line for each, some in a second; one that works makes the next failure news."""
-    told = "Commit failed, there will be another"
+    told = "Commit failed, will be tried again"
 
     def lines() -> list[str]:
         return [each.getMessage() for each in caplog.records if told in each.getMessage()]

@@ -538,6 +538,13 @@ async def test_whoever_is_cancelled_takes_nothing(cluster: FakeCluster) -> None:
         ({}, {"topics": ["a"], "pattern": "b"}, "topics or a pattern"),
         ({}, {"topics": "a"}, "topics: must be"),
         ({}, {"topics": []}, "topics: there must"),
+        ({}, {"topics": 3}, "topics: must be several names, not int"),
+        ({}, {"topics": [3]}, "topics: must be names, not 3"),
+        ({}, {"pattern": b"t"}, "pattern=b't': must be a str"),
+        ({}, {"listener": 3}, "listener: must be a ConsumerRebalanceListener, not int"),
+        ({}, {"key": 3}, "key=3: must be a function"),
+        ({}, {"retry": 3}, "retry: must be a RetryTopics, not int"),
+        ({}, {"consumer": 3}, "consumer: must be an AIOKafkaConsumer, not int"),
     ],
 )
 async def test_wrong_arguments(
@@ -545,7 +552,7 @@ async def test_wrong_arguments(
 ) -> None:
     reader = make_consumer(cluster, "t", **consumer)
     with pytest.raises((TypeError, ValueError), match=message):
-        ParallelConsumer(reader, **options)
+        ParallelConsumer(**{"consumer": reader, **options})
     await reader.stop()
 
 

@@ -286,8 +286,13 @@ async def test_names(producer: AIOKafkaProducer) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delays_ms": [-1]}, "delays_ms: -1"),
-        ({"delays_ms": ["5"]}, "delays_ms: '5'"),
+        ({"delays_ms": [-1]}, "delays_ms=-1: must be an integer of at least 0"),
+        ({"delays_ms": ["5"]}, "delays_ms='5': must be an integer"),
+        ({"delays_ms": 5}, "delays_ms: must be several numbers of milliseconds, not int"),
+        ({"delays_ms": [1], "producer": None}, "producer: must be an AIOKafkaProducer"),
+        ({"delays_ms": [1], "retry_topic": None}, "retry_topic: must be a str"),
+        ({"delays_ms": [1], "dead_letter_topic": 3}, "dead_letter_topic: must be a str"),
+        ({"delays_ms": [1], "retry_on": ValueError}, "retry_on: must be several classes"),
         ({"delays_ms": [], "retry_topic": "{n}"}, "retry_topic='{n}'"),
         ({"delays_ms": [1], "retry_topic": "{topic}"}, "retry_topic"),
         ({"delays_ms": [1], "retry_topic": "{topic}-{n}-{group}"}, "retry_topic"),
@@ -305,7 +310,33 @@ async def test_wrong_arguments(
     producer: AIOKafkaProducer, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        RetryTopics(producer, **options)
+        RetryTopics(**{"producer": producer, **options})
+
+
+async def test_wrong_arguments_of_calls(producer: AIOKafkaProducer) -> None:
+    retry: Any = RetryTopics(producer, [1])
+    record = record_in("t")
+    for call in (
+        retry.topics_for,
+        retry.dead_letter_topic_for,
+        retry.origin_of,
+        retry.is_retry_topic,
+        retry.is_dead_letter_topic,
+        retry.delay_for,
+    ):
+        for wrong in (None, b"t", ["t"]):
+            with pytest.raises(TypeError, match=r"^topic: must be a str, not "):
+                call(wrong)
+    with pytest.raises(TypeError, match=r"^topics: must be several names, not one str"):
+        retry.with_retry_topics("t")
+    with pytest.raises(TypeError, match=r"^record: must be a ConsumerRecord, not NoneType"):
+        retry.due_in(None)
+    with pytest.raises(TypeError, match=r"^record: must be a ConsumerRecord, not str"):
+        await retry.send("t", ValueError())
+    with pytest.raises(TypeError, match=r"^record: must be a ConsumerRecord, not str"):
+        await retry.send_back("t")
+    with pytest.raises(TypeError, match=r"^error: must be a BaseException, not 'x'"):
+        await retry.send(record, "x")
 
 
 async def test_the_message_is_cut(cluster: FakeCluster, producer: AIOKafkaProducer) -> None:

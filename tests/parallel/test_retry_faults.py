@@ -519,12 +519,12 @@ async def test_dead_letters_and_where_they_come_from_cannot_be_read_together(
 ) -> None:
     names = ["t", "t-dead-letter"]
     consumer = make_consumer(cluster, *([] if is_given else names))
-    with pytest.raises(ValueError, match="'t-dead-letter' is where dead letters of 't' go"):
+    with pytest.raises(ValueError, match="'t-dead-letter' is the dead-letter topic of 't'"):
         ParallelConsumer(
             consumer, topics=names if is_given else None, retry=RetryTopics(producer, [1])
         )
     same = RetryTopics(producer, [1], dead_letter_topic="dead")
-    with pytest.raises(ValueError, match="'dead' is where dead letters of 'dead' go"):
+    with pytest.raises(ValueError, match="'dead' is the dead-letter topic of 'dead'"):
         ParallelConsumer(consumer, topics=["dead"], retry=same)
     await consumer.stop()
 

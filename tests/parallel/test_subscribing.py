@@ -82,7 +82,7 @@ async def test_dead_letters_that_are_subscribed_to_later_are_refused_as_well(
     async with make_producer(cluster) as producer:
         parallel = ParallelConsumer(consumer, retry=RetryTopics(producer, [10]))
         consumer.subscribe(["t", "t-dead-letter"])
-        with pytest.raises(ValueError, match="'t-dead-letter' is where dead letters of 't' go"):
+        with pytest.raises(ValueError, match="'t-dead-letter' is the dead-letter topic of 't'"):
             await parallel.start()
         await parallel.stop()
 

@@ -36,11 +36,11 @@ async def test_a_producer_that_cannot_deliver_is_closing(
         await asyncio.sleep(0)
         health = producer.health()
         assert health.state == "closing"
-        assert "1 batches are to be delivered" in health.reason
+        assert "the delivery of 1 batches" in health.reason
         await stopping
         assert isinstance(future.exception(), KafkaTimeoutError)
         assert producer.health().state == "closed"
-    assert "running -> closing: 1 batches are to be delivered" in caplog.text
+    assert "running -> closing: waiting up to" in caplog.text
     assert "closing -> closed" in caplog.text
     warned = [r.getMessage() for r in caplog.records if "is closing" in r.getMessage()]
     assert len(warned) == 1

@@ -364,7 +364,9 @@ async def test_a_duplicate_that_was_sent_once_is_told(
     async with new_producer(cluster) as producer:
         metadata = await producer.send_and_wait(TOPIC, b"v", partition=0)
     assert metadata.offset == -1
-    told = [record for record in caplog.records if "its leader has it already" in record.message]
+    told = [
+        record for record in caplog.records if "its leader reports a duplicate" in record.message
+    ]
     assert len(told) == (0 if is_sent_again else 1)
 
 

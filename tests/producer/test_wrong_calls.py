@@ -66,6 +66,7 @@ async def test_old_keywords_are_accepted(cluster: FakeCluster) -> None:
     ("call", "error", "said"),
     [
         ({"topic": 5, "value": b"v"}, TypeError, "topic"),
+        ({"topic": [TOPIC], "value": b"v"}, TypeError, "topic: must be a str, not list"),
         ({"topic": "", "value": b"v"}, ValueError, "topic"),
         ({"topic": TOPIC}, ValueError, "key or value"),
         ({"topic": TOPIC, "value": "text"}, TypeError, "value_serializer"),
@@ -149,9 +150,9 @@ async def test_a_name_that_cannot_be_encoded_harms_nothing_else(
             with pytest.raises(WrongArgument, match="cannot be sent"):
                 await call
         for add in (producer.client.add_topic, producer.client.touch_topic):
-            with pytest.raises(ValueError, match="no topic name"):
+            with pytest.raises(ValueError, match="not a valid topic name"):
                 add(wrong)
-        with pytest.raises(ValueError, match="no topic name"):
+        with pytest.raises(ValueError, match="not a valid topic name"):
             producer.client.set_topics([TOPIC, wrong])
         assert await producer.client.force_metadata_update()
         await producer.send_and_wait("another", b"v")
@@ -159,16 +160,16 @@ async def test_a_name_that_cannot_be_encoded_harms_nothing_else(
 
 @pytest.mark.parametrize("name", ["client_id", "transactional_id"])
 async def test_an_option_that_cannot_be_encoded(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}=.*no character"):
+    with pytest.raises(ValueError, match=f"{name}=.*not a valid character"):
         AIOKafkaProducer(**{name: "x\udcff"})
 
 
 async def test_a_consumer_refuses_such_names(cluster: FakeCluster) -> None:
     wrong = "x\ud800"
     async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-        with pytest.raises(ValueError, match="no topic name"):
+        with pytest.raises(ValueError, match="not a valid topic name"):
             consumer.subscribe([wrong])
-        with pytest.raises(ValueError, match="no topic name"):
+        with pytest.raises(ValueError, match="not a valid topic name"):
             consumer.assign([TopicPartition(wrong, 0)])
 
 
@@ -272,3 +273,39 @@ async def test_a_forgotten_producer_is_told(cluster: FakeCluster, is_debug: bool
     assert ("source_traceback" in context) is is_debug
     if is_debug:
         assert "new_producer(" in (context["source_traceback"][-2].line or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "error", "said"),
+    [
+        ("flush", "1", TypeError, "timeout='1': must be a number of seconds, or None"),
+        ("flush", math.nan, ValueError, "timeout=nan: must be a number of seconds, or None"),
+        ("stop", [1], TypeError, "timeout="),
+        ("client_instance_id", None, TypeError, "timeout_ms=None: must be a number"),
+        ("partitions_for", None, TypeError, "topic: must be a str"),
+    ],
+)
+async def test_wrong_arguments_of_other_calls(
+    cluster: FakeCluster, name: str, argument: Any, error: type[Exception], said: str
+) -> None:
+    async with new_producer(cluster) as producer:
+        with pytest.raises(error, match=f"^{said}"):
+            await getattr(producer, name)(argument)
+        await producer.send_and_wait(TOPIC, b"good", partition=0)
+    assert values(cluster) == [b"good"]
+
+
+async def test_send_and_wait_names_a_topic_that_is_not_hashable(cluster: FakeCluster) -> None:
+    topic: Any = {TOPIC: 1}
+    async with new_producer(cluster) as producer:
+        with pytest.raises(TypeError, match=r"^topic: must be a str, not dict"):
+            await producer.send_and_wait(topic, b"v")
+
+
+async def test_offsets_of_a_transaction_are_named(cluster: FakeCluster) -> None:
+    wrong: Any = {1: 2}
+    async with new_producer(cluster, transactional_id="x") as producer:
+        await producer.begin_transaction()
+        with pytest.raises(TypeError, match=r"^Key should be TopicPartition instance in offsets"):
+            await producer.send_offsets_to_transaction(wrong, "g")
+        await producer.abort_transaction()

@@ -485,6 +485,28 @@ async def test_wrong_ranges(cluster: FakeCluster, wrong: tuple[str, int, int, in
 
 
 @pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"client": 3}, "client: must be an AIOKafkaClient, not int"),
+        ({"ranges": None}, "ranges: must be several ranges, not NoneType"),
+        ({"ranges": PartitionRange("t", 0, 0, 1)}, "ranges: must be several ranges, not one"),
+        ({"ranges": [("t", 0, 0, 1)]}, "ranges: must be a PartitionRange, not "),
+        ({"ranges": [PartitionRange(b"t", 0, 0, 1)]}, "ranges: topic: must be a str"),  # type: ignore[arg-type]
+        ({"ranges": [PartitionRange("t", 0, "0", 1)]}, "ranges: start='0': must be an integer"),  # type: ignore[arg-type]
+        ({"read_committed": "no"}, "read_committed='no': must be True or False"),
+        ({"fail_on_data_loss": None}, "fail_on_data_loss=None: must be True or False"),
+        ({"check_crcs": 3}, "check_crcs=3: must be True or False"),
+        ({"sizes": {}}, "sizes: must be an OffsetSizes, not {}"),
+    ],
+)
+async def test_wrong_arguments(cluster: FakeCluster, wrong: dict[str, Any], text: str) -> None:
+    async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+        given = {"client": client, "ranges": [PartitionRange("t", 0, 0, 1)], **wrong}
+        with pytest.raises(TypeError, match=f"^{text}"):
+            RangeReader(**given)
+
+
+@pytest.mark.parametrize(
     ("limit", "error"),
     [
         ({"max_bytes": 0}, ValueError),

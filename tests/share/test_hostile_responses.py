@@ -73,7 +73,7 @@ async def test_wrong_ranges_are_an_error_once(
     fill(cluster, 1)
     consumer = await start()
     cluster.intercept(ShareFetchRequest, acquire(*ranges), times=1)
-    with pytest.raises(KafkaProtocolError, match="acquires offsets"):
+    with pytest.raises(KafkaProtocolError, match="acquired offsets"):
         async with timeout(30):
             await consumer.getone()
     # The broker delivers the record again when its lock has expired.

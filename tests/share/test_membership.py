@@ -283,6 +283,10 @@ async def test_wrong_arguments_raise_at_once(cluster: FakeCluster, start: Start)
         consumer.set_acknowledgement_commit_callback(1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="concurrency"):
         await consumer.process(print, concurrency=0)
+    with pytest.raises(TypeError, match="concurrency='5': must be an integer of at least 1"):
+        await consumer.process(print, concurrency="5")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="retry: must be a RetryTopics, not int"):
+        await consumer.process(print, retry=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="handler"):
         await consumer.process(None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout"):
@@ -290,6 +294,8 @@ async def test_wrong_arguments_raise_at_once(cluster: FakeCluster, start: Start)
     started = await start()
     with pytest.raises(ValueError, match="max_records"):
         await started.getmany(max_records=0)
+    with pytest.raises(TypeError, match="timeout_ms=None: must be a number of milliseconds"):
+        await started.getmany(timeout_ms=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timeout_ms"):
         await started.getmany(timeout_ms=float("nan"))
     with pytest.raises(IllegalStateError, match="started before"):

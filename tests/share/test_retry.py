@@ -528,7 +528,7 @@ async def test_wrong_topics_and_producers(
     cluster: FakeCluster, start: Start, retry: RetryTopics[Any, Any]
 ) -> None:
     consumer = await start("t", "t-dead-letter")
-    with pytest.raises(ValueError, match="'t-dead-letter' is where dead letters of 't' go"):
+    with pytest.raises(ValueError, match="'t-dead-letter' is the dead-letter topic of 't'"):
         await consumer.process(fail, retry=retry)
     assert consumer.subscription() == {"t", "t-dead-letter"}
     fill(cluster, 1)

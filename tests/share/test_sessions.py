@@ -299,7 +299,7 @@ async def test_a_commit_ends_at_its_timeout(cluster: FakeCluster, start: Start) 
     consumer.acknowledge(record)
     may_answer = asyncio.Event()
     with cluster.intercept(ShareAcknowledgeRequest, Hold(may_answer)):
-        with pytest.raises(KafkaTimeoutError, match="1 acknowledgements have no outcome"):
+        with pytest.raises(KafkaTimeoutError, match="1 acknowledgements got no response"):
             await consumer.commit()
         may_answer.set()
         # The next call returns the outcome.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # session of the one that has crashed is over, a group that cannot be joined in time.
 _TRUE_ERRORS = (
     "raises on purpose",
-    "awaited what was cancelled",
+    "awaited a cancelled task or future",
     "Processing stops: ",
     "parallel:pump failed: KafkaUnreachableError",
     "-dead-letter",

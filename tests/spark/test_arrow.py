@@ -232,7 +232,7 @@ def test_a_row_without_a_topic() -> None:
 
 def test_a_partition_that_cannot_be() -> None:
     partitions = pa.array([None, -1], pa.int32())
-    with pytest.raises(ValueError, match="partition: a row asks for -1"):
+    with pytest.raises(ValueError, match="partition: a row has the invalid number -1"):
         written(pa.record_batch({"value": ["a", "b"], "partition": partitions}))
 
 

@@ -167,7 +167,7 @@ def test_a_job_that_tunes_the_client_of_java_still_runs(caplog: pytest.LogCaptur
     for _ in range(3):
         batch(**TUNING)
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told == f"{', '.join(TUNING)}: no effect here"
+    assert told == f"these options have no effect here: {', '.join(TUNING)}"
 
 
 def test_levels_of_compression() -> None:
@@ -181,7 +181,7 @@ def test_levels_of_compression() -> None:
     ("name", "value", "message"),
     [
         ("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner", "column"),
-        ("partitioner.ignore.keys", "true", "rows with keys go where Java sends them"),
+        ("partitioner.ignore.keys", "true", "the key of a row determines its partition"),
         ("compression.zstd.level", "best", "must be a number"),
         ("config.providers", "file", "settings are taken as they are"),
         ("ssl.engine.factory.class", "x.Y", "cannot be run here"),
@@ -233,9 +233,9 @@ READ_ERRORS = [
     ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy='x'"),
     ({"startingOffsets": ""}, "startingOffsets='': must be earliest"),
     ({"endingOffsets": " "}, "endingOffsets='': must be latest"),
-    ({"startingOffsets": '{"t": {"0": 1, "0": 2}}'}, "0 is there more than once"),
-    ({"endingOffsets": '{"t": {"0": 1}, "t": {"1": 2}}'}, "t is there more than once"),
-    ({"subscribe": None, "assign": '{"t": [0], "t": [1]}'}, "t is there more than once"),
+    ({"startingOffsets": '{"t": {"0": 1, "0": 2}}'}, "0 is given more than once"),
+    ({"endingOffsets": '{"t": {"0": 1}, "t": {"1": 2}}'}, "t is given more than once"),
+    ({"subscribe": None, "assign": '{"t": [0], "t": [1]}'}, "t is given more than once"),
     ({"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe'"),
     ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0'"),
     ({"maxTriggerDelay": "1 fortnight"}, "maxTriggerDelay='1 fortnight'"),
@@ -360,8 +360,8 @@ def test_every_option_is_known_on_its_side(caplog: pytest.LogCaptureFixture) -> 
         stream(**{name: "true"})
     told = [record.getMessage() for record in caplog.records]
     assert sorted(told) == sorted(
-        [f"{name}: no meaning for a streaming write" for name in to_read]
-        + [f"{name}: no meaning for a streaming query" for name in to_write]
+        [f"these options have no effect: {name} (this is a streaming write)" for name in to_read]
+        + [f"these options have no effect: {name} (this is a streaming query)" for name in to_write]
     )
     stream(topic="true")
     assert len(caplog.records) == len(told)

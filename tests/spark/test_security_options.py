@@ -181,13 +181,16 @@ def test_names_of_librdkafka_are_read() -> None:
     ("given", "message"),
     [
         ({"metadata_broker_list": "other:1"}, "kafka.metadata.broker.list: differs"),
-        ({"sasl_username": "a", "sasl_plain_username": "b"}, "names another sasl_plain_username"),
+        (
+            {"sasl_username": "a", "sasl_plain_username": "b"},
+            "has another value for sasl_plain_username",
+        ),
         (
             {
                 "sasl_username": "a",
                 "sasl_jaas_config": f"{PLAIN} required username=b password=hush;",
             },
-            "kafka.sasl.jaas.config: another setting names another sasl_plain_username",
+            "kafka.sasl.jaas.config: another setting has another value for sasl_plain_username",
         ),
         ({"ssl_cafile": "a", "ssl_ca_location": "b"}, "kafka.ssl.ca.location: differs from"),
         (

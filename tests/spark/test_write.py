@@ -79,8 +79,11 @@ async def test_rows_are_written(cluster: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ({"partition": pa.array([-1], pa.int32())}, "partition: a row asks for -1"),
-        ({"partition": pa.array([2**30], pa.int32())}, "partition: a row asks for 1073741824"),
+        ({"partition": pa.array([-1], pa.int32())}, "partition: a row has the invalid number -1"),
+        (
+            {"partition": pa.array([2**30], pa.int32())},
+            "partition: a row has the invalid number 1073741824",
+        ),
         ({"timestamp": pa.array([-5.0])}, "timestamp must be an int64 that is not negative"),
     ],
 )
@@ -105,7 +108,9 @@ async def test_no_rows(cluster: FakeCluster) -> None:
 
 async def test_no_rows_in_place_of_some(cluster: FakeCluster) -> None:
     await write(once(cluster), batches(0, 10), ONE)
-    with pytest.raises(NotRepeatedError, match="10 rows were written, but its repetition has 0"):
+    with pytest.raises(
+        NotRepeatedError, match="10 rows were written before, but the repeated task"
+    ):
         await write(once(cluster), batches(0, 0), ONE)
     following = ONE._replace(batch=4)
     assert await write(once(cluster), batches(0, 0), following) == ({}, 0, False, 3)
@@ -121,7 +126,7 @@ async def test_a_new_checkpoint_with_an_old_name(cluster: FakeCluster) -> None:
     """Its batches have the numbers of others that were written: nothing is dropped in silence."""
     await write(once(cluster), batches(0, 10), ONE)
     old = ONE._replace(batch=0)
-    with pytest.raises(WrittenLaterError, match=r"batch 3 was written before, so .* batch 0"):
+    with pytest.raises(WrittenLaterError, match=r"batch 3 was written before, so batch 0"):
         await write(once(cluster), batches(10, 20), old)
     assert committed(cluster) == list(range(10))
     skipping = options(cluster, deliveryGuarantee="exactly-once", skipWritten="true")

@@ -350,7 +350,7 @@ async def test_wrong_arguments(cluster: FakeCluster) -> None:
     with pytest.raises(TypeError, match="topic: must be"):
         make_table(cluster, topic=["t"])  # type: ignore[arg-type]
     async with make_table(cluster) as table:
-        with pytest.raises(ValueError, match="max_records=True"):
+        with pytest.raises(TypeError, match="max_records=True"):
             table.changes(max_records=True)
         with pytest.raises(IllegalStateError, match="started before"):
             await table.start()

@@ -135,7 +135,7 @@ async def test_brokers_that_take_no_metrics_get_none(as_version: str, start: Sta
         async with new_producer(cluster) as producer:
             await work(producer)
             opened = producer.metrics().value("connection-creation-total")
-            with pytest.raises(UnsupportedVersionError, match="takes metrics"):
+            with pytest.raises(UnsupportedVersionError, match="accepts metrics"):
                 await producer.client_instance_id()
         assert opened == 1
         assert not [cluster.count(api) for api in (GET, PUSH) if cluster.count(api)]
@@ -484,7 +484,7 @@ async def test_a_source_that_fails_costs_its_own_metrics_only(
     assert add_up(told, "producer.record.send.total") == 3
     labels = [dict(labels) for one in told for name, labels in one.values if name == QUEUED]
     assert labels == [{"shop": "a"}] * 2
-    assert "the source of metrics" in caplog.text
+    assert "the metrics function" in caplog.text
     assert "pushes no metrics any more" not in caplog.text
 
 

@@ -65,6 +65,16 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: cluster.requests("produce"), TypeError, "api must be .* not 'produce'"),
     (lambda: cluster.count("produce"), TypeError, "api must be .* not 'produce'"),
     (lambda: cluster.throttle(-1), ValueError, "milliseconds must be at least 0"),
+    (lambda: cluster.partition(None), TypeError, "topic: must be a str, not NoneType"),
+    (lambda: cluster.log("t", "0"), TypeError, "partition must be a whole number, not '0'"),
+    (lambda: cluster.add_partitions("t", 3), KeyError, "topic: no topic 't'"),
+    (lambda: cluster.add_partitions([], 3), TypeError, "topic: must be a str, not list"),
+    (lambda: cluster.advertise(0, None, 1), TypeError, "host: must be a str, not NoneType"),
+    (lambda: cluster.advertise(0, "h", "1"), TypeError, "port must be a whole number, not '1'"),
+    (lambda: cluster.move_leader("t", 0), TypeError, "tp: must be TopicPartition instances"),
+    (lambda: cluster.move_coordinator("group", b"g", 0), TypeError, "key: must be a str"),
+    (lambda: make(racks=3), TypeError, "racks: must be several racks, not int"),
+    (lambda: make(config=3), TypeError, "config: must be a dict, not int"),
     (lambda: cluster.broker(2), KeyError, "no broker 2: there are 0, 1"),
     (lambda: cluster.address("0"), KeyError, "no broker '0': there are 0, 1"),
     (lambda: cluster.drop_connections(2), KeyError, "no broker 2: there are 0, 1"),
@@ -94,3 +104,25 @@ def test_it_is_refused_at_once(
 ) -> None:
     with pytest.raises(error, match=said):
         call()
+
+
+AWAITED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: cluster.create_topic(3), "name: must be a str, not int"),
+    (lambda: cluster.create_topic("t", "3"), "partitions must be a whole number, not '3'"),
+    (lambda: cluster.create_topic("t", 1, None), "replication_factor must be a whole number"),
+    (lambda: cluster.create_topic("t", config=["x"]), "config: must be a dict, not list"),
+    (lambda: cluster.create_topic("t", assignment=[[0]]), "assignment: must be a dict, not list"),
+    (lambda: cluster.create_topic("t", assignment={0: 0}), "assignment: 0: must be several broker"),
+    (lambda: cluster.delete_topic(None), "name: must be a str, not NoneType"),
+    (lambda: cluster.wait_for(True), "condition=True: must be a function"),
+    (lambda: cluster.wait_for(lambda: True, "1"), "timeout_s must be a number, not '1'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"), [pytest.param(*case, id=case[1][:40]) for case in AWAITED]
+)
+async def test_it_is_refused_by_calls_that_wait(call: Callable[[], Any], said: str) -> None:
+    async with cluster:
+        with pytest.raises(TypeError, match=said):
+            await call()

@@ -362,7 +362,7 @@ async def test_a_topic_that_does_not_exist_says_so_and_what_to_do(start: Start) 
         with pytest.raises(UnknownTopicOrPartitionError) as caught:
             await start(cluster, "my-topik", request_timeout_ms=3000)
     text = str(caught.value)
-    assert "topic 'my-topik': it does not exist, as brokers said for 3.0 s" in text
+    assert "topic 'my-topik': it does not exist, as brokers reported for 3.0 s" in text
     assert "create it, or correct the name" in text
 
 

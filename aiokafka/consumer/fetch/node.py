@@ -656,7 +656,7 @@ class NodeFetcher:
                     state.retry.record_failure(self._loop.time(), error, self._not_before)
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
-            self._context.client.request_metadata(f"fetch answered {error.__name__}")
+            self._context.client.request_metadata(f"Fetch failed with {error.__name__}")
         if not error.retriable and error is not UnknownError:
             text = f"fetch from broker {self.node_id}"
             self._context.queue.report_all(self._plan.states(), lambda: error(text))
@@ -698,8 +698,8 @@ class NodeFetcher:
         names = some_names([state.tp for state in self._plan.states()])
         limit = self._context.config.client.max_response_bytes
         text = (
-            f"broker {self.node_id}: the next batch of one of {names} does not pass "
-            f"receive_message_max_bytes={limit}; raise that, or seek past the batch"
+            f"broker {self.node_id}: the next batch of one of {names} is larger than "
+            f"receive_message_max_bytes={limit}; raise this option, or seek past the batch"
         )
         return lambda: RecordTooLargeError(text)
 
@@ -831,7 +831,7 @@ class FetchResponseHandler:
 
     def _retry_later(self, state: PartitionState, found: RetryLater) -> None:
         name = found.error.__name__
-        log.debug("%s: fetch answered %s", state.tp, name)
+        log.debug("%s: Fetch failed with %s", state.tp, name)
         epoch = state.cursor.leader_epoch
         self._context.fenced_epochs.on_error(self._node.node_id, state.tp, epoch, found.error)
         self._postpone(state, found.error)
@@ -839,7 +839,7 @@ class FetchResponseHandler:
             self._fetcher.refuse_replica(state)
         if not found.is_stale_metadata:
             return
-        why, client = f"{state.tp}: fetch answered {name}", self._context.client
+        why, client = f"{state.tp}: Fetch failed with {name}", self._context.client
         if doubts_metadata(found.error, state.retry.failures):
             client.doubt_metadata(why)
         else:

@@ -129,7 +129,9 @@ class GroupAssignors:
         for assignor in self._assignors:
             if assignor.name == protocol:
                 return assignor
-        raise InconsistentGroupProtocolError(f"the group chose {protocol!r}, which is not ours")
+        raise InconsistentGroupProtocolError(
+            f"the group chose the assignor {protocol!r}, which partition_assignment_strategy lacks"
+        )
 
 
 def subscriptions_of(

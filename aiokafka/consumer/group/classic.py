@@ -483,11 +483,12 @@ class ClassicProtocol(GroupProtocol):
         self._forces_rebalance = self._forces_rebalance and self._state.reason is not None
         if not self.keeps_partitions:
             self._end_commits(follows, data)
+        count = len(joined.members)
         self._log.info(
-            "Member %s of generation %d, %s, assignor %s",
+            "Joined as member %s in generation %d, %s, assignor %s",
             self.member.member_id,
             joined.generation,
-            f"leader of {len(joined.members)}" if joined.members else "no leader",
+            f"leader of {count} member{'s' * (count != 1)}" if count else "not the leader",
             joined.protocol,
         )
         if self._state.is_stopping:
@@ -629,7 +630,7 @@ class ClassicProtocol(GroupProtocol):
                 return  # after `unsubscribe()`, or the group removed the member
             await self._rebalance.assign_all(assigned)
             if has_revoked:
-                self._state.request_join("partitions were given up for others")
+                self._state.request_join("partitions were revoked for other members")
         else:
             await self._rebalance.assign_only(assigned)
         self._complete_join()
@@ -641,12 +642,12 @@ class ClassicProtocol(GroupProtocol):
         if is_news and isinstance(error, KafkaProtocolError):
             # A retry does not change a malformed assignment, but another leader may soon send a
             # valid assignment.
-            self._log.warning("Not joined: %s", error)
+            self._log.warning("Join failed, trying again: %s", error)
         self._state.set_join_error(error)
         if isinstance(error, _LOST):
             self._lose_membership(error)
         elif isinstance(error, RebalanceInProgressError):
-            self._log.debug("Not joined: %s", error)
+            self._log.debug("Join failed, trying again: %s", error)
         elif not self._errors.report(error):
             raise error
 
@@ -729,11 +730,13 @@ class ClassicProtocol(GroupProtocol):
             return
         if self._is_assigned_by_broker:
             self._forces_rebalance = True
-            self._state.request_join("the group became a classic one without a rebalance")
+            self._state.request_join(
+                "the group now uses the classic protocol, but did not rebalance"
+            )
         elif unread := self._unread(described):
             self._forces_rebalance = True
             # A few names only: JoinGroup has the reason, with at most 32,767 bytes.
-            self._state.request_join(f"no member has {some_topics(unread)}")
+            self._state.request_join(f"no member is assigned {some_topics(unread)}")
 
     def _unread(self, described: DescribedAssignments) -> list[str]:
         """Return the topics, sorted by name, with a partition that no member reads: it is assigned
@@ -769,7 +772,7 @@ class ClassicProtocol(GroupProtocol):
             self.member.forget_member()
         self._state.invalidate_assignment()
         self._commits.on_removed()
-        self._state.request_join(f"the group removed us: {type(error).__name__}")
+        self._state.request_join(f"the group removed this member: {type(error).__name__}")
 
     # -- commits -----------------------------------------------------------------------------------
 

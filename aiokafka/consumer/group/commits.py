@@ -414,9 +414,9 @@ class GroupCommits:
         lost = [tp for tp, revoked in last.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
-                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: revoked since their "
-                f"records were returned: {some_names(lost)}; the present owners of these "
-                "partitions read them again"
+                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: these partitions were "
+                f"revoked after their records were returned: {some_names(lost)}; their new owners "
+                "read the records again"
             )
 
     # -- commits of the application ----------------------------------------------------------------
@@ -445,9 +445,7 @@ class GroupCommits:
                 return offsets, topic_ids
             if foreign := revoked.difference(optional):
                 names = some_names(foreign)
-                raise CommitFailedError(
-                    f"{ALREADY_REBALANCED}: not this member's any more: {names}"
-                )
+                raise CommitFailedError(f"{ALREADY_REBALANCED}: this member no longer owns {names}")
             return {tp: e for tp, e in offsets.items() if tp not in revoked}, topic_ids
 
         return self._commit(offsets, still_assigned, deadline, removals)
@@ -494,7 +492,7 @@ class GroupCommits:
     async def _wait_for_earlier_commits(self, queued: QueuedCommit, deadline: float) -> None:
         # Do not log this wait: the earlier commit logs the cause of the delay.
         what = f"an earlier commit of group {self._committer.group_id!r}"
-        reason = "it is still tried"
+        reason = "it is still being retried"
         with self._waits.on(what, queued.partitions, reason, is_logged=lambda: True):
             if not await self._commits.wait(queued, deadline):
                 raise self._earlier_commit_unfinished()
@@ -507,7 +505,7 @@ class GroupCommits:
     def _earlier_commit_unfinished(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(
             f"group {self._committer.group_id!r}: offsets not committed in time: "
-            "an earlier commit of the same partitions is still tried"
+            "an earlier commit of the same partitions is still being retried"
         )
 
     def _why_waiting(self) -> KafkaError | None:
@@ -559,9 +557,13 @@ class GroupCommits:
         delays: Backoff | None = None
         while True:
             if self._is_suspended:
+                # After `unsubscribe()`, a commit of what was assigned before must not wait until
+                # the member has left: the membership task itself may wait for it in a revocation.
+                if not choose(queued)[0]:
+                    return
                 await self._wait_for_assignment(deadline, removals)
             if self._is_closed:
-                raise ConsumerStoppedError("the consumer was stopped meanwhile")
+                raise ConsumerStoppedError("the consumer was stopped during the call")
             # No await until the identity is read: offsets of one assignment must not be sent with
             # the identity of another assignment. If the identity changes later, the coordinator
             # rejects the commit.
@@ -732,7 +734,9 @@ class GroupCommits:
                 if not offsets or self._is_suspended or self._is_removed or self._is_closed:
                     return
                 names = some_names(offsets)
-                self._log.info("Stored again, as a late commit has overwritten it: %s", names)
+                self._log.info(
+                    "Committed again, because a late commit has overwritten the offsets: %s", names
+                )
                 commit = OffsetsToCommit(offsets, self.topic_ids(offsets), self._identity())
                 queued.in_flight = offsets.keys()
                 try:

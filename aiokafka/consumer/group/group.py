@@ -92,7 +92,7 @@ class LeaveGroup:
             async with timeout_at(limit if deadline is None else min(limit, deadline)):
                 await self._member.leave(reason, leave)
         except (KafkaError, asyncio.TimeoutError) as error:
-            self._log.info("LeaveGroup failed: %s", str(error) or "no answer")
+            self._log.info("LeaveGroup failed: %s", str(error) or "no response")
         finally:
             self._member.forget_member()
             self._in_flight = None
@@ -245,7 +245,10 @@ class GroupMembership(CoordinatorNames):
             if self.state.is_stopping:
                 raise ConsumerStoppedError("the consumer was stopped while it started")
             if not await self.state.signal.wait(deadline):
-                why = self.state.join_error or "members have not joined, or the broker is silent"
+                why = (
+                    self.state.join_error
+                    or "other members have not joined, or the broker does not respond"
+                )
                 raise KafkaTimeoutError(
                     f"group {self.group_id!r}: no assignment within {limit:g} s: {why}"
                 )
@@ -348,7 +351,7 @@ class GroupMembership(CoordinatorNames):
             async with timeout_at(deadline):
                 await self.rebalance.revoke_unsubscribed(Identity.of(self._member))
         except asyncio.TimeoutError:
-            self._log.warning("Stopped before its listener had returned")
+            self._log.warning("Stopped before the rebalance listener had returned")
 
     async def close(self, deadline: float | None = None) -> None:
         """End the background tasks that still run after `stop()` was cancelled or timed out."""
@@ -682,8 +685,8 @@ class GroupView:
         if lost:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))
             raise CommitFailedError(
-                f"group {self.group_id!r}: revoked since the records were returned: {names}; "
-                "the present owners of these partitions read them again"
+                f"group {self.group_id!r}: these partitions were revoked after their records were "
+                f"returned: {names}; their new owners read the records again"
             )
         cluster, assignment = self._client.cluster, self._subscriptions.assignment
         foreign = sorted(tp for tp in offsets if assignment.is_foreign(tp.topic, cluster))
@@ -691,11 +694,11 @@ class GroupView:
             # The topic id of the assignment differs from the id in the metadata. Either the topic
             # was recreated, and a commit by name would apply to the new topic; or the metadata is
             # outdated, and has the id of the deleted topic.
-            text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may be another one by now"
+            text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may have been recreated"
             self._client.doubt_metadata(text)
             raise CommitFailedError(
-                f"group {self.group_id!r}: {text}: abort, and read its records again, as by "
-                "seek_to_committed()"
+                f"group {self.group_id!r}: {text}: abort the transaction, and read the records "
+                "again, for example after seek_to_committed()"
             )
 
 

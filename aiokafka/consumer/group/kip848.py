@@ -411,7 +411,7 @@ class Kip848Member(Member):
     def _accept(self, response: ConsumerGroupHeartbeatResponse, sent: _Sent) -> None:
         if response.member_epoch <= 0:
             raise KafkaProtocolError(
-                f"the heartbeat response has the member epoch {response.member_epoch}"
+                f"the heartbeat response has the invalid member epoch {response.member_epoch}"
             )
         if response.assignment is not None:
             self.target = _partitions_in(response.assignment.topic_partitions)
@@ -420,10 +420,10 @@ class Kip848Member(Member):
         self.member_id = response.member_id or self.member_id
         if response.member_epoch != self.generation:
             self._log.info(
-                "Member %s at epoch %d, assignor %s of the coordinator",
+                "Member %s has the member epoch %d, assignor of the coordinator: %s",
                 self.member_id,
                 response.member_epoch,
-                self._config.group_remote_assignor or "by default",
+                self._config.group_remote_assignor or "its default",
             )
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
@@ -612,7 +612,7 @@ class Kip848Protocol(GroupProtocol):
             self._ids.clear()
             self._rebalance.release()
             self.member.forget_member()
-            self._state.request_join("the group removed us")
+            self._state.request_join("the group removed this member")
         elif self._state.reason is not None:
             self._state.take_reason()
             if not self.member.is_member:
@@ -805,7 +805,9 @@ class Kip848Protocol(GroupProtocol):
             async with timeout_at(deadline):
                 await self.member.heartbeat(self._interest)
         except (KafkaError, asyncio.TimeoutError) as error:
-            self._log.info("No response to the last heartbeat: %s", str(error) or "it is late")
+            self._log.info(
+                "The heartbeat to leave the group failed: %s", str(error) or "no response"
+            )
 
     # -- errors ------------------------------------------------------------------------------------
 
@@ -861,14 +863,14 @@ def _with_hint(error: KafkaError) -> KafkaError:
     hint."""
     if isinstance(error, UnreleasedInstanceId):
         hint = (
-            "another member has this group_instance_id, or had it and was not stopped in order: "
-            "the broker frees it at the end of its session, group.consumer.session.timeout.ms there"
+            "another member has this group_instance_id, or a former member had it and did not "
+            "leave: then the broker releases it after group.consumer.session.timeout.ms"
         )
     elif isinstance(error, GroupIdNotFound):
         hint = (
             "the group has members of the classic protocol, and the broker does not convert it. "
             "Its group.consumer.migration.policy has to be 'bidirectional' or 'upgrade', and these "
-            "members have to be consumers; else stop them first, or join with "
+            "members have to be consumers; otherwise stop these members first, or join with "
             "group_protocol='classic'"
         )
     else:

@@ -252,7 +252,7 @@ class GroupCoordinatorClient:
                 "consumer protocol, and group.consumer.migration.policy of the broker is 'disabled'"
             )
         if error is InvalidSessionTimeoutError:
-            return f"session_timeout_ms={round(self._config.session_timeout * 1000)} was asked for"
+            return f"session_timeout_ms={round(self._config.session_timeout * 1000)}"
         return ""
 
 

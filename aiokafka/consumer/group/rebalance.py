@@ -280,8 +280,9 @@ class Rebalance:
         while self._commits.has_unfinished_records(revoked) and not self._commits.is_removed:
             if not await self._queue.polls.wait(deadline):
                 self._log.warning(
-                    "Records that were returned are neither committed nor followed by another "
-                    "call after %g s: their partitions are given up, others may read them again",
+                    "A rebalance waited %g s for the commit of returned records, or for another "
+                    "getone() or getmany(). It continues without; other members may read these "
+                    "records again",
                     limit,
                 )
                 return
@@ -297,8 +298,11 @@ class Rebalance:
             if self._tasks.is_ending_us():
                 raise
             name = getattr(method, "__qualname__", repr(method))
-            self._log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
-            failure = KafkaError(f"{name} of the rebalance listener awaited what was cancelled")
+            self._log.exception(
+                "Rebalance listener failed: %s awaited a cancelled task or future", name
+            )
+            text = f"{name} of the rebalance listener awaited a cancelled task or future"
+            failure = KafkaError(text)
             failure.__cause__ = error
             self._queue.fail_next_call(failure)
         except Exception as error:

@@ -95,6 +95,11 @@ _SHORTEST_SEARCH = 3.0
 # continues; otherwise it crashes.
 ALREADY_REBALANCED = "the group has already rebalanced"
 
+_NEVER_A_MEMBER = (
+    "The group has members, and this consumer is none of them, because it calls assign(). Use a "
+    "group_id for it with which no consumer calls subscribe()."
+)
+
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
     GroupIdNotFound,
@@ -771,7 +776,7 @@ class OffsetCommitter:
             self.coordinator_health.error if self.coordinator_health.error_at >= began else None
         )
         reason = recent or failure
-        text = f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
+        text = f"group {self.group_id!r}: {what} in time: {reason or 'no response'}"
         raise KafkaTimeoutError(text) from reason
 
     # -- commit ------------------------------------------------------------------------------------
@@ -896,8 +901,11 @@ class OffsetCommitter:
         if error in _NOT_A_MEMBER:
             # FENCED_INSTANCE_ID is not caused by a rebalance: another program runs with the same
             # instance id.
-            why = "" if error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
+            is_stranger = error is UnknownMemberIdError and not self._subscriptions.is_by_group
+            why = "" if is_stranger or error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
             failed = CommitFailedError(f"{tp}: {why}{error.__name__}")
+            if is_stranger:
+                failed.args = (_NEVER_A_MEMBER, *failed.args[1:])
             failed.__cause__ = error(self._refused_party(error, tp))
             return failed
         if error is GroupAuthorizationFailedError:

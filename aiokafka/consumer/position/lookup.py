@@ -330,7 +330,7 @@ class OffsetLookup:
         begin after `deadline`."""
         now = asyncio.get_running_loop().time()
         if now + delay >= deadline:
-            why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
+            why = "; ".join(sorted({reasons.get(tp, "no response") for tp in pending}))
             raise KafkaTimeoutError(f"no offsets in time for {sorted(pending)}: {why}")
 
         def has_leaders(cluster: ClusterMetadata) -> bool:

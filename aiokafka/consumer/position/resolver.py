@@ -340,7 +340,7 @@ class OffsetResolver:
             if not state.change_topic(other.now, other.is_new) and not state.is_unset:
                 outdated.append(state)
         if not other.is_new:
-            text = "Another topic by the name %s is shown, which was seen before"
+            text = "The metadata has a former topic with the name %s again"
             self._log.info(text, topic, topic=topic)
         elif outdated:
             text = "Topic %s was deleted and created again: its positions are reset"
@@ -786,9 +786,9 @@ class OffsetResolver:
         """Back off after an error of one partition. If the error is transient, request metadata;
         otherwise make the next call of the application raise it."""
         self._postpone(state, error if is_transient(error) else None)
-        self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
+        self._log.debug("%s: the offset lookup failed with %s", state.tp, error.__name__)
         if is_transient(error):
-            why = f"{state.tp}: offset lookup answered {error.__name__}"
+            why = f"{state.tp}: the offset lookup failed with {error.__name__}"
             if doubts_metadata(error, state.retry.failures):
                 self._client.doubt_metadata(why)
             else:

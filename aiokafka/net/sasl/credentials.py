@@ -50,15 +50,16 @@ async def _text_of(source: Credential, keyword: str) -> str:
     except asyncio.CancelledError as error:
         if is_task_cancelled():
             raise
-        raise KafkaConnectionError(f"{keyword}: what the function awaits was cancelled") from error
+        text = f"{keyword}: the function awaited a cancelled task or future"
+        raise KafkaConnectionError(text) from error
     except Exception as error:
         raise KafkaConnectionError(
             f"{keyword}: the function failed: {type(error).__name__}"
         ) from error
     if not isinstance(text, str) or not text:
         raise AuthenticationFailedError(
-            f"{keyword}: the function gave {type(text).__name__}, not a string that is not empty"
+            f"{keyword}: the function returned {type(text).__name__}, not a non-empty string"
         )
     if reason := unsendable(text):
-        raise AuthenticationFailedError(f"{keyword}: the function gave a string with {reason}")
+        raise AuthenticationFailedError(f"{keyword}: the function returned a string with {reason}")
     return text

@@ -36,7 +36,7 @@ class CustomMechanism:
         self._first = await self._next(None, KafkaConnectionError)
         if self._first is None:
             kind = type(self._mechanism).__name__
-            raise AuthenticationFailedError(f"{self.name}: the mechanism {kind} gave no token")
+            raise AuthenticationFailedError(f"{self.name}: the mechanism {kind} returned no token")
 
     def start(self) -> bytes:
         """Return the first token."""
@@ -73,7 +73,7 @@ class CustomMechanism:
         except asyncio.CancelledError as error:
             if is_task_cancelled():
                 raise
-            text = f"{self.name}: what the mechanism awaits was cancelled"
+            text = f"{self.name}: the mechanism awaited a cancelled task or future"
             raise KafkaConnectionError(text) from error
         except Exception as error:
             # The text of the exception may contain a secret.
@@ -81,5 +81,5 @@ class CustomMechanism:
         if not isinstance(token, bytes):
             await self._tokens.aclose()
             given = type(token).__name__
-            raise AuthenticationFailedError(f"{mechanism} gave {given} as a token, not bytes")
+            raise AuthenticationFailedError(f"{mechanism} returned {given} as a token, not bytes")
         return token

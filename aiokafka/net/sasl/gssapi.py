@@ -86,7 +86,7 @@ class Gssapi:
         if keytab is not None:
             if not os.access(keytab, os.R_OK):
                 raise AuthenticationFailedError(
-                    f"GSSAPI: sasl_kerberos_keytab={keytab!r} is not there, or may not be read"
+                    f"GSSAPI: sasl_kerberos_keytab={keytab!r} does not exist, or is not readable"
                 )
             # Use a separate cache: the cache of the process may belong to another user.
             digest = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
@@ -151,7 +151,7 @@ _SERVICE_ADVICE = (
     "the KDC knows no such service; see sasl_kerberos_service_name, sasl_kerberos_domain_name and "
     "client_dns_lookup"
 )
-_KEYTAB_ADVICE = "the keys of the keytab are not, or no longer, those that the KDC has"
+_KEYTAB_ADVICE = "the keys in the keytab differ from those of the KDC; create a new keytab"
 _ADVICE = (
     ("no kerberos credentials available", "run kinit, or set sasl_kerberos_keytab"),
     ("expired", "run kinit again, or set sasl_kerberos_keytab"),
@@ -160,7 +160,7 @@ _ADVICE = (
     ("preauthentication failed", _KEYTAB_ADVICE),
     ("integrity check failed", _KEYTAB_ADVICE),
     ("clock skew", "the clocks of this machine and of the KDC differ"),
-    ("cannot contact any kdc", "the KDC of krb5.conf does not answer"),
+    ("cannot contact any kdc", "the KDC of krb5.conf does not respond"),
 )
 
 

@@ -62,8 +62,8 @@ class OAuthBearer:
             if is_task_cancelled():
                 raise
             raise KafkaConnectionError(
-                f"{self.name}: what the token provider {type(self._provider).__name__} awaits was "
-                "cancelled"
+                f"{self.name}: the token provider {type(self._provider).__name__} awaited a "
+                "cancelled task or future"
             ) from error
         except Exception as error:
             raise KafkaConnectionError(
@@ -116,19 +116,19 @@ def _client_message(token: object, extensions: object) -> bytes:
     # The token is a secret, so no error message contains it.
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AuthenticationFailedError(
-            "OAUTHBEARER: the token provider gave no valid token (a non-empty str, RFC 6750)"
+            "OAUTHBEARER: the token provider returned no valid token (a non-empty str, RFC 6750)"
         )
     parts = [f"auth=Bearer {token}"]
     if not isinstance(extensions, Mapping):
         raise AuthenticationFailedError(
-            f"OAUTHBEARER: the token provider gave {type(extensions).__name__} as extensions, "
+            f"OAUTHBEARER: the token provider returned {type(extensions).__name__} as extensions, "
             "not a dict of strings"
         )
     for key, value in extensions.items():
         if key == "auth" or not _matches(_KEY, key) or not _matches(_VALUE, value):
             raise AuthenticationFailedError(
-                f"OAUTHBEARER: {key!r} is no valid extension (letters; a string of printable "
-                "characters as value)"
+                f"OAUTHBEARER: {key!r} is not a valid extension: its name must have letters only, "
+                "and its value printable characters only"
             )
         parts.append(f"{key}={value}")
     return ("n,," + _SEPARATOR + _SEPARATOR.join(parts) + _SEPARATOR * 2).encode()
