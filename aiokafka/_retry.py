@@ -81,7 +81,7 @@ class OutOfTimeError(Exception):
 
 
 def is_retriable(error: KafkaError) -> bool:
-    """Return `error.retriable`: the default `passes` of `until`."""
+    """Return `error.retriable`. The default of the argument `passes` of `until()`."""
     return error.retriable
 
 

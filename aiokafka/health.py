@@ -261,7 +261,7 @@ class ProducerHealth(_Plain):
 
 
 def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
-    """Return the field `changes`: the states before the current one, the last state first. `now` is
+    """Return the field `changes` of a health report: the earlier states, the latest first. `now` is
     the loop time."""
     return tuple(
         StateChange(str(state.state), state.reason, (now - since) * 1000)

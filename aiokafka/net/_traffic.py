@@ -51,7 +51,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeTraffic] = {}
-        # The sum of the counts of node ids beyond `_MOST_NODES`.
+        # The sum of the counts of brokers that were removed from `nodes` (see `_MOST_NODES`).
         self._gone = NodeTraffic()
         self._started_ms = int(_clock.wall_time() * 1000)
         self.connects = 0

@@ -343,8 +343,8 @@ class SessionKeeper:
         # the last of their deadlines.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
-        # Count the interval from the response. The broker counts from the time at which it reads
-        # the request, which is earlier.
+        # Brokers reject a re-authentication within a second of the previous one. They count from
+        # the request; to be safe, count from the response, which is later.
         self._not_before = self._loop.time() + _LEAST_INTERVAL
         log.debug(
             "%s: re-authenticated by %s in %.0f ms, for %.0f s",

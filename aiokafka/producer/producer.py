@@ -873,7 +873,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         rest: Coroutine[Any, Any, Serialized],
         number: int,
     ) -> Future[RecordMetadata]:
-        """Send `record`, whose serializer waits (`rest`), in transaction `number`."""
+        """Send `record` in transaction `number` after its serializer has finished. `rest` is the
+        coroutine of the serializer, which is waiting; it returns key, value and headers."""
         try:
             key, value, pairs = await self._finish_serializing(rest)
             self._check_may_send("send", number)

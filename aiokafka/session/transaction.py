@@ -108,12 +108,12 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     The end of the block commits the sent records and the offsets after `records` together. If the
     block raises, the transaction is aborted, and the consumer seeks to the first of `records`. The
-    exception is re-raised, except a recoverable KafkaError (see `retries` of the session), and the
-    CommitFailedError of `send()` after a revocation. Without an exception in the block, the
-    transaction is aborted if partitions of `records` were revoked, if the commit fails with a
-    recoverable error, or if a loop over `records` ended before the last record, such as by `break`
-    or `return`. The session then returns the records again, if their partitions are still assigned
-    to its consumer. To commit nevertheless after such a loop, call `records.clear()`.
+    exception is re-raised, except for two errors: a recoverable KafkaError (see `retries` of the
+    session), and the CommitFailedError of `send()` after a revocation. Without an exception in the
+    block, the transaction is aborted if partitions of `records` were revoked, if the commit fails
+    with a recoverable error, or if a loop over `records` ended before the last record, such as by
+    `break` or `return`. The session then returns the records again, if their partitions are still
+    assigned to its consumer. To commit nevertheless after such a loop, call `records.clear()`.
 
     Owns all its fields; the session and its listener call the methods.
     """

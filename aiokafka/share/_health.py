@@ -153,8 +153,9 @@ class ShareHealthMonitor:
         return joint_outage(known) if known and len(known) == len(outages) else None
 
     def _stalls(self, now: float) -> Iterator[Stall]:
-        """Yield the waits for `health()` and the log: assigned partitions of brokers that do not
-        respond, and partitions without a leader."""
+        """Yield a Stall for each broker with assigned partitions that does not respond or throttles
+        this client, and one for all partitions without a leader. `health()` and the log show them.
+        """
         if self._state_override is not None:
             return
         for health in self._fetcher.node_healths():

@@ -154,7 +154,7 @@ class OptionReader:
 
     def refuse_rest(self, known: tuple[str, ...], what: str, others: Iterable[str] = ()) -> None:
         """Raise ValueError if there are unknown options. The error text suggests similar names from
-        `known` and `others`, and has the kind of query, `what`.
+        `known` and `others`, and names the kind of query (`what`).
 
         Options in `known` that were not read are for another kind of query. They only cause a
         warning, because a job may use the same options for all its queries.

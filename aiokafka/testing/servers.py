@@ -202,8 +202,8 @@ SERVERS: dict[str, Server] = {
         changes=(
             # Event Hubs sends leader epoch -1 in all versions (changelog of franz-go 1.20.6).
             *_WITHOUT_EPOCHS,
-            # A consumer of Azure/azure-event-hubs-for-kafka#188 could read nothing with a maximum
-            # offset of 147 and a last stable offset of 146.
+            # The last stable offset is one too low: in Azure/azure-event-hubs-for-kafka#188 it is
+            # 146, the maximum offset is 147, and the consumer can read nothing.
             (_FETCH, _end_before_the_last_record),
         ),
         traits={

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import logging
 import re
 import textwrap
@@ -227,7 +228,9 @@ def test_a_test_that_is_skipped_has_not_failed(run: Any) -> None:
 
 def test_the_first_example_of_the_manual_runs_as_it_stands(run: Any) -> None:
     page = (ROOT / "docs" / "simulation.rst").read_text()
-    example = page.partition("but they may be installed::")[2].partition("The test runs once")[0]
+    # The first literal block: its lines are indented or empty.
+    lines = page.partition("::\n\n")[2].splitlines()
+    example = "\n".join(itertools.takewhile(lambda line: not line or line[0] == " ", lines))
     service = "async def my_service(servers): await asyncio.Event().wait()"
     run(f"{textwrap.dedent(example)}\n{service}", "--simulation-seeds=1").assert_outcomes(passed=1)
 

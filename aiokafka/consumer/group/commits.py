@@ -344,7 +344,7 @@ class GroupCommits:
         """Fail all commits called so far, because the group has removed the member, and other
         members read the same records. Do nothing for a manual assignment."""
         # Partitions of a manual assignment belong to no member, so their commits stay valid.
-        # Commits of earlier subscriptions have failed with `unsubscribe()`.
+        # Commits of earlier subscriptions were failed by `unsubscribe()`.
         if self._subscriptions.is_by_group:
             self._is_removed = True
             self._removals += 1
@@ -557,8 +557,9 @@ class GroupCommits:
         delays: Backoff | None = None
         while True:
             if self._is_suspended:
-                # After `unsubscribe()`, a commit of what was assigned before must not wait until
-                # the member has left: the membership task itself may wait for it in a revocation.
+                # End a commit whose partitions `unsubscribe()` has unassigned: `choose` raises, or
+                # returns no offsets. It must not wait until the member has left, because the
+                # membership task may be waiting for this commit in `Rebalance.revoke()`.
                 if not choose(queued)[0]:
                     return
                 await self._wait_for_assignment(deadline, removals)

@@ -825,8 +825,8 @@ class Kip848Protocol(GroupProtocol):
             self._end_with(_with_hint(error))
 
     def _may_be_first_rebalance(self) -> bool:
-        """Return whether a classic group may still be in its first rebalance: this member began to
-        join less than 15 s ago, so the group may be that new."""
+        """Return whether the group may be a classic group in its first rebalance. This rebalance
+        takes at most about 15 s, so the result is True for 15 s after this member began to join."""
         now = asyncio.get_running_loop().time()
         return now < self._began_to_join + _FIRST_REBALANCE
 

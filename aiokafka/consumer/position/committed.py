@@ -975,9 +975,10 @@ class OffsetCommitter:
     ) -> Fetched:
         """Return the offsets and the errors; a partition in neither has no committed offset.
 
-        A partition that the response lacks has UnknownTopicOrPartitionError. But in versions
-        without an error of the group, partitions are also missing while the coordinator is loading:
-        then raise the retriable KafkaProtocolError. Raises the error of the group.
+        If the response lacks a partition, its error is UnknownTopicOrPartitionError. Versions 0 and
+        1 have no group-level error code, and lack partitions also while the coordinator is loading;
+        with these versions, raise the retriable KafkaProtocolError instead. Also raises the
+        group-level error of later versions.
         """
         group = response.groups[0] if response.groups else response
         if group.error_code:

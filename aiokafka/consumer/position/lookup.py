@@ -290,9 +290,10 @@ class OffsetLookup:
     async def _ask_within(
         self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Return the offsets from one broker, until `deadline`. Retriable errors, a missing
-        response and missing partitions are values of the result; other errors are raised. An offset
-        of -1 means that all records are older than the timestamp, or have no timestamps."""
+        """Return the requested offsets of partitions that one broker leads; wait at most until
+        `deadline`. Retriable errors, a missing response and missing partitions are values of the
+        result; other errors are raised. An offset of -1 means that all records are older than the
+        timestamp, or have no timestamps."""
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)
