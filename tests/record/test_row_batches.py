@@ -250,7 +250,7 @@ def test_rows_may_ask_for_a_partition() -> None:
 @pytest.mark.parametrize("partition", [-2, 2**31 - 1, -(2**31)])
 def test_partitions_that_cannot_be(partition: int) -> None:
     rows = RowSource(binary([b"v"]))
-    with pytest.raises(ValueError, match=f"asks for {partition}"):
+    with pytest.raises(ValueError, match=f"invalid number {partition}"):
         route_rows(rows, 3, numbers("i", [partition]))
 
 
