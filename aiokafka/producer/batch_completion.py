@@ -652,7 +652,7 @@ def _unresolved_error(
     without a known outcome."""
     failure = OutOfOrderSequenceNumber(
         f"{partition.topic}-{partition.partition}: refused, because the broker lacks earlier "
-        "records, which expired without a response; all of them may still be written"
+        "records, which expired without a response; all of them may have been written"
     )
     failure.__cause__ = error
     return failure

@@ -76,7 +76,7 @@ def test_reset_leaves_out_partitions_without_an_offset(cli: Cli) -> None:
     cli("groups", "set-offsets", "billing", "orders-1=1", "--yes")
     done = cli("groups", "reset", "billing", "--shift", "2", "--topic", "orders", "-o", "json")
     assert [(row["partition"], row["new"]) for row in done.rows] == [(1, 3)]
-    assert "orders-0 is left out: billing has no offset for it" in done.err
+    assert "orders-0 is left out: group billing has no offset for it" in done.err
     reset = ("groups", "reset", "billing", "--to", "latest")
     rows = cli.rows(*reset, "--topic", "orders", "--partitions", "1")
     assert [(row["partition"], row["new"]) for row in rows] == [(1, 5)]
