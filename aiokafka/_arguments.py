@@ -131,7 +131,7 @@ def as_function(argument: str, value: Any) -> Any:
 
 
 def as_instance(argument: str, value: Any, kind: type[T]) -> T:
-    """Return an instance of the class `kind`."""
+    """Return `value` if it is an instance of the class `kind`; otherwise raise TypeError."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIO" else "a"
         raise TypeError(f"{argument}: must be {article} {kind.__name__}, not {brief(value)}")

@@ -313,7 +313,7 @@ def _password(module: LoginModule) -> dict[str, Any]:
     known = {*_PASSWORD_OPTIONS, "serviceName"}
     if module.name == "ScramLoginModule":
         known.add("tokenauth")
-    # Only brokers use options such as user_alice: they contain the passwords of all users.
+    # Ignore options such as user_alice: only brokers use them, for the passwords of all users.
     _refuse_others(module, known, "user_")
     for name in _PASSWORD_OPTIONS:
         if name not in module.options:

@@ -283,8 +283,8 @@ class Discovery:
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
         self._is_check = may_check and self.responder in candidates
         if is_over:
-            # Begin the next `_LONGEST_TRUST` even if the check fails: otherwise each refresh would
-            # first wait for the broker that does not respond.
+            # Restart the period `_LONGEST_TRUST` even if the check fails: otherwise each refresh
+            # would first wait for the broker that does not respond.
             self._responder_since = now
             self.doubt()
         if not (self._is_in_doubt or self._looks_elsewhere):

@@ -316,8 +316,9 @@ def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     each: AclDescription | DeleteAclsMatchingAcl,
 ) -> AclBinding:
-    """Return the entry `each` for the resource `resource`. In a response to DeleteAcls, one object
-    has the fields of both: pass it as both arguments."""
+    """Convert an ACL entry of a response. `resource` has the resource pattern; `each` has the
+    principal, host, operation and permission. A DeleteAcls response has all of these fields in one
+    object: pass this object as both arguments."""
     return AclBinding(
         ResourcePattern(
             ResourceType(resource.resource_type),

@@ -1,4 +1,5 @@
-"""Objects that the parts of a consumer share: metrics, and running callbacks."""
+"""The context and metrics that the parts of a consumer share, and a context variable that shows
+which callback of the application is running."""
 
 from __future__ import annotations
 

@@ -164,7 +164,8 @@ class FetchCursor:
 
     def __init__(self) -> None:
         self.offset = NO_OFFSET
-        self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`, or a later one
+        # Leader epoch of the record before `offset`, or a later epoch (`start_at_end`, `rewind`).
+        self.offset_epoch = NO_EPOCH
         self.epochs = LeaderEpochs()  # leader epochs of the fetched records
         self.leader_epoch = NO_EPOCH  # epoch of the leader that last validated the position
         self.queued = 0  # unread record sets
@@ -248,7 +249,9 @@ class Retry:
 
     def __init__(self) -> None:
         self.at = 0.0
-        self.since: float | None = None  # loop time of the first failure or open request
+        # Loop time at which the wait for a broker began: at the start of a request for the position
+        # (`begin`), or at the first failure. None if there is no such wait (see `failing_since`).
+        self.since: float | None = None
         self.error: KafkaError | type[BrokerResponseError] | None = None  # the last failure
         self.error_at = 0.0
         self._due_at = 0.0  # when the retry after the last failure was due

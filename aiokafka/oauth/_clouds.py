@@ -1,4 +1,5 @@
-"""Tokens of the machine itself: Azure managed identities, and service accounts of Google Cloud."""
+"""Tokens from the metadata services of clouds: Azure managed identities, and service accounts of
+Google Cloud."""
 
 from __future__ import annotations
 

@@ -881,7 +881,7 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether the batch has a sequence number: then a request may have contained the batch."""
+        """Whether the batch has a sequence number. Only then may a request have contained it."""
         return self.base_sequence != NO_SEQUENCE
 
     @property

@@ -259,7 +259,7 @@ class _EncoderWriter(Source):
         if wire.kind == "bool":
             self.write("B", f"flags[{expression}]")
         elif wire.kind == "uuid":
-            # `struct` would fill up or cut a value of another size.
+            # `struct` would pad or truncate a value of another size.
             with self.block(f"if len({expression}) != 16:"):
                 self.line(f"raise bad_uuid({expression})")
             self.write(wire.code, expression)

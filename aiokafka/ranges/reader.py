@@ -103,8 +103,8 @@ class WaitingCallers:
         return self._waiting > 0
 
     async def wait(self, arrived: asyncio.Event) -> None:
-        """Wait for `arrived` in a call of `next()`. If no other call waits, first exclude from the
-        timeout clocks the time in which no call has waited."""
+        """Wait for `arrived` in a call of `next()`. If no other call waits, first exclude the time
+        without a waiting call from the timeout clocks."""
         if not self._waiting:
             now = self._loop.time()
             for state in self._states:

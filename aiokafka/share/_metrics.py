@@ -138,7 +138,8 @@ def read_share_consumer(
     buffer: ShareBuffer,
     now: float,
 ) -> MetricsSnapshot:
-    """Return all metrics of a share consumer. `now`: the present loop time, for the ages."""
+    """Return all metrics of a share consumer. `now`: the present loop time, for the time since the
+    last heartbeat."""
     # Imported here, because dataclasses are slow to import.
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.metrics._values import GroupWriter

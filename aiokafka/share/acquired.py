@@ -269,7 +269,8 @@ Outcomes = dict[TopicPartition, KafkaError | None]
 
 
 class _Commit:
-    """One call of `commit()`: it waits for acknowledgements up to `number`."""
+    """One call of `commit()`: it waits for all acknowledgements with serial numbers up to `number`,
+    and returns `outcomes`."""
 
     __slots__ = ("number", "outcomes")
 

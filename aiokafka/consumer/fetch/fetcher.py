@@ -201,17 +201,16 @@ class FetchTargets:
         is_of_another = 0 <= cursor.offset_epoch != epoch
         if is_newer:
             state.retry.end_wait()  # the previous leader has caused the failure
-        # The position is validated if
-        # 1. the partition is READY (or OUT_OF_RANGE), and the record before the position has an
-        #    older epoch: the new leader may have truncated that record, or never have replicated
-        #    it;
-        # 2. the partition is READY (or OUT_OF_RANGE), and that record has a newer epoch: the topic
-        #    was recreated, or the metadata is outdated, which the leader's response shows. This
-        #    also happens with the first known leader of a committed position;
-        # 3. the partition is VALIDATING, and the leader has changed again: the response of the
-        #    previous leader is ignored.
-        # In all other cases there is nothing to compare: the epoch of the record is unknown (-1) or
-        # that of this leader, or the position is still unknown, and this leader will return it.
+        # Validate the position in these cases:
+        # 1. The partition is READY or OUT_OF_RANGE, and the record before the position has an older
+        #    epoch: the new leader may have truncated that record, or never have replicated it.
+        # 2. The partition is READY or OUT_OF_RANGE, and that record has a newer epoch: the topic
+        #    was recreated, or the metadata is outdated. The validation finds out which. The record
+        #    before a committed offset may also have a newer epoch than the first known leader.
+        # 3. The partition is VALIDATING, and the leader has changed again: repeat the validation,
+        #    because the response of the previous leader is ignored.
+        # Otherwise only store the leader epoch: the record's epoch is unknown (-1) or equals the
+        # leader's, the position is unknown, or the partition stays VALIDATING (older leader epoch).
         may_begin = state.phase in (Phase.READY, Phase.OUT_OF_RANGE)
         if (may_begin and is_of_another) or (state.phase is Phase.VALIDATING and is_newer):
             state.begin_validation(epoch)

@@ -572,12 +572,12 @@ class GroupMembership(CoordinatorNames):
 
 
 class GroupView:
-    """Checks for a transactional producer which offsets this consumer may commit. Owns nothing.
+    """Decides which offsets of this consumer a transactional producer may commit. Owns nothing.
 
-    A broker checks only the generation of offsets in a transaction, and rebalances happen in the
-    background: when the application commits, its consumer may be a valid member of a later
-    generation, in which another member has the partition. So this class compares the partitions of
-    the returned records with the present assignment.
+    A broker checks the generation of a commit in a transaction, but not who owns the partitions.
+    Rebalances happen in the background: when the application commits, its consumer may be a valid
+    member of a later generation, but another member may own a partition by now. So this class
+    compares the partitions of the returned records with the present assignment.
     """
 
     def __init__(self, context: ConsumerContext, group: GroupMembership) -> None:

@@ -294,7 +294,7 @@ class FormerTopicOffsets:
 
 
 # A broker may still process requests of a closed connection. This many seconds after a newer commit
-# was confirmed, assume that it no longer does.
+# was confirmed, assume that the broker no longer processes them.
 _LONGEST_LATENESS = 300.0
 # The shortest and the longest pause in seconds between two checks of the committed offset.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0

@@ -161,9 +161,10 @@ def balance(
         sharing.deal(partitions)
         sharing.even_out()
         return sharing.result()
-    # First find the best assignment of the unowned partitions alone. If no other assignment is more
-    # even or has more matches, no owned partition moves. So the second rebalance of cooperative
-    # members, which own a part of the first rebalance's assignment, revokes nothing.
+    # First assign the unowned partitions, without moving owned ones. Then move owned partitions
+    # only if the loads become more even, or the number of rack matches increases. So the second
+    # rebalance of cooperative members revokes nothing: members own a part of the first rebalance's
+    # assignment, and assigning the rest alone leads to an equally good assignment.
     kept = sharing.set_aside()
     sharing.deal(partitions)
     sharing.even_out()

@@ -162,7 +162,7 @@ class TopicRequest(Struct):
 class DescribeTopicPartitionsRequest(
     Request[DescribeTopicPartitionsResponse], api_key=75, versions="0", flexible="0+"
 ):
-    """Describe topics, in several responses if there are many partitions (KIP-966)."""
+    """Describe topics, in pages (`cursor`) if there are many partitions (KIP-966)."""
 
     topics: list[TopicRequest]
     response_partition_limit: I32 = 2000
