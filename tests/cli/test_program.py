@@ -129,9 +129,10 @@ def test_commands_import_only_what_they_need(cli: Cli, tmp_path: Path) -> None:
     cli.served.topic("t")
     lines = tmp_path / "lines"
     lines.write_text("line\n" * 1000)
+    env = environment(cli.served)
+    # Names of unknown variables are compared with those of the settings, by `difflib`.
+    env.pop("AIOKAFKA_KERBEROS", None)
     for arguments in (["produce", "t", str(lines)], ["topics", "list"]):
-        # On a slow machine, the client might push metrics, which it compresses in a thread.
-        arguments += ["-X", "enable_metrics_push=false"]
         program = (
             f"import sys; from aiokafka.cli import main; main({arguments}); "
             "print(*sys.modules, file=sys.stderr)"
@@ -140,7 +141,7 @@ def test_commands_import_only_what_they_need(cli: Cli, tmp_path: Path) -> None:
             [sys.executable, "-c", program],
             capture_output=True,
             text=True,
-            env=environment(cli.served),
+            env=env,
             cwd=ROOT,
         )
         loaded = set(done.stderr.split())
