@@ -341,7 +341,7 @@ async def share_lock_timeouts(side: Side) -> Seen:
 
 @scenario
 async def share_renewals(side: Side) -> Seen:
-    name, place, member = await ready(side, 2, 2, share_record_lock_duration_ms=3 * LOCK_MS)
+    name, place, member = await ready(side, 2, 2, share_record_lock_duration_ms=6 * LOCK_MS)
     other = ShareMember(side.client, member.group)
     await other.open(place)
     seen: Seen = [
@@ -350,7 +350,7 @@ async def share_renewals(side: Side) -> Seen:
         await member.settle(place, (0, 1, RENEW), renews=True, version=2),
     ]
     for _ in range(4):
-        await asyncio.sleep(0.9)
+        await asyncio.sleep(1.8)
         acks = {place: [(0, 1, RENEW)]}
         seen.append(await member.settle(place, (0, 1, RENEW), renews=True))
         seen.append(await member.take(renews=True, acks=acks))
