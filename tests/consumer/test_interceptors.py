@@ -404,6 +404,8 @@ async def test_a_commit_after_a_rebalance_fails_only_for_records_that_were_retur
         await asyncio.wait([call])
     await start(two, "t", **options)
     if end == "cancelled":
+        # Before its new assignment, `one` would commit T0 in the new generation if it keeps T0.
+        await until(two, lambda: len(one.assignment()) == 1)
         with pytest.raises(CommitFailedError):
             await one.commit()
     else:
