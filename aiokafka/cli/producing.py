@@ -186,7 +186,13 @@ class Sending:
             except InputError as error:
                 refusal = str(error)
                 break
-        if len(records) >= _MIN_BATCH_LINES and await self._may_batch():
+        # A batch for a partition that does not exist would fail only after later records were sent.
+        highest = max((each.partition for each in records if each.partition is not None), default=0)
+        if (
+            len(records) >= _MIN_BATCH_LINES
+            and (not highest or highest in await self._producer.partitions_for(self._topic))
+            and await self._may_batch()
+        ):
             values, keys, partitions, times, headers = zip(*records, strict=True)
             rows = _rows(values, keys, headers if any(headers) else None, times)
             await self._batch(

@@ -65,6 +65,18 @@ def test_a_partition_that_does_not_exist(cli: Cli, tmp_path: Path, before: int) 
     assert f"{files[1]}:{before + 1}: record not delivered: Unrecognized partition" in done.err
 
 
+def test_records_after_a_partition_that_does_not_exist_are_not_sent(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.served.topic("t")
+    good = ['{"value": "good"}'] * 150
+    files = split(tmp_path, *good, '{"value": "x", "partition": 1}', *good)
+    done = cli.run("produce", "t", *files, "--json", "--keep-partitions")
+    assert done.code != 0
+    assert f"{files[1]}:148: record not delivered: Unrecognized partition" in done.err
+    assert cli.served.values("t") == [b"good"] * 150
+
+
 @FEW_AND_MANY
 def test_a_line_without_key_and_value(cli: Cli, tmp_path: Path, before: int) -> None:
     cli.served.topic("t")
