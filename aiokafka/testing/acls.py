@@ -53,8 +53,8 @@ class Entry(NamedTuple):
     permission: int
 
     def applies_to(self, resource_type: int, name: str) -> bool:
-        """Return whether this entry is about a resource: it has the resource's type, and its name,
-        a prefix of its name, or ``*``."""
+        """Return whether this entry applies to a resource. The entry must have the resource's type.
+        Its name must be ``*`` or the name of the resource; in a prefixed entry, a prefix of it."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == _PREFIXED:
@@ -128,9 +128,9 @@ class AclEntries:
         return found
 
     def allows(self, user: str, host: str, resource: str, name: str, operation: str) -> bool:
-        """Return whether a user has the permission for an operation on a resource. Super users, and
-        all users without an authorizer, have all permissions. A DENY entry takes precedence over
-        ALLOW entries."""
+        """Return whether a user has the permission for an operation on a resource. Super users have
+        all permissions. If the cluster has no authorizer, all users have all permissions. A DENY
+        entry takes precedence over ALLOW entries."""
         principal = f"User:{user}"
         if not self.is_enforced or principal in self._config["super.users"].split(";"):
             return True
@@ -251,7 +251,8 @@ class Acls:
             operation: ``"read"``, ``"write"``, ``"create"``, ``"delete"``, ``"alter"``,
                 ``"describe"``, ``"describe_configs"``, ``"alter_configs"``,
                 ``"idempotent_write"``; None (the default) for all operations. Clients without
-                ``"describe"`` get no metadata of a topic, but can use leaders that they know.
+                ``"describe"`` get no metadata of a topic, but a client that already knows the
+                leaders can still produce and fetch.
             principal: Only this user; None (the default) for all users.
 
         Raises:
@@ -349,8 +350,8 @@ def _principal(context: RequestContext) -> str:
 
 
 def _names(request: Any, field: str) -> list[str]:
-    """Return the names in a request field: a string, a list of strings, or a list of structs with
-    a group id or transactional id.
+    """Return the resource names in a request field. The field is a string, a list of strings, or a
+    list of structs with a group id or transactional id.
     """
     value = getattr(request, field, None)
     if not value:

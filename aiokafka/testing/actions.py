@@ -106,10 +106,11 @@ class Delay:
 class Hold:
     """Wait until the test sets `event`, then continue with `then`.
 
-    The held request has no effect yet. Other connections are not blocked.
+    Until then, the request has no effect, and later requests of the same connection wait. Other
+    connections are not blocked.
 
     Args:
-        event: The event.
+        event: The event to wait for.
         then: The next action or response; None (the default) handles the request as usual.
     """
 
@@ -140,7 +141,8 @@ class Silence:
     time out.
 
     Args:
-        handled: Whether the request takes effect.
+        handled: False (the default): the request has no effect. True: the request is handled, but
+            its response is not sent.
     """
 
     handled: bool = False
@@ -148,8 +150,8 @@ class Silence:
 
 @dataclass(frozen=True)
 class RawBytes:
-    """Send `data` in place of a response. The request has no effect. A well-formed response
-    begins with its int32 length.
+    """Send `data` in place of a response. The request has no effect. `data` is sent unchanged: for
+    a well-formed response, it must begin with the int32 length.
     """
 
     data: bytes

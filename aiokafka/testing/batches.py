@@ -27,7 +27,7 @@ _CRC_OFFSET = 17
 _ATTRIBUTES_OFFSET = 21
 _MAX_TIMESTAMP_OFFSET = 35
 _PRODUCER_OFFSET = 43
-_MARKER_TYPE = HEADER_SIZE + 8  # position of the last byte of the key of a marker's record
+_MARKER_TYPE = HEADER_SIZE + 8  # position of the low byte of a marker's type: 0 abort, 1 commit
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
@@ -220,7 +220,8 @@ def control_batch(producer_id: int, producer_epoch: int, *, commit: bool, timest
     """Build a transaction marker (Kafka's EndTransactionMarker, coordinator epoch 0)."""
     key = struct.pack(">hh", 0, int(commit))
     value = struct.pack(">hi", 0, 0)
-    # attributes, timestamp delta, offset delta, key, value, no headers; every varint fits one byte
+    # attributes, timestamp delta, offset delta, key, value, no headers. Every varint fits one byte:
+    # the zigzag encoding of a length is the doubled length.
     body = b"\x00\x00\x00" + bytes([len(key) * 2]) + key + bytes([len(value) * 2]) + value + b"\x00"
     record = bytes([len(body) * 2]) + body
     data = bytearray(HEADER_SIZE) + record

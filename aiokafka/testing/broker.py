@@ -86,11 +86,12 @@ class FakeBroker:
         self.changing = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        self._largest = ("", 0)  # text and value of socket.request.max.bytes: a cache
+        self._largest = ("", 0)  # cache of socket.request.max.bytes: the text, and its value
 
     @property
     def state(self) -> ClusterState:
-        """The cluster state, or the stale state that this broker knows (`Node.view`)."""
+        """The cluster state as this broker knows it: the actual state, or the stale state in
+        `Node.view`."""
         state = self.services.state
         return state.nodes[self.node_id].view or state
 

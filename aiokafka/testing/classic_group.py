@@ -57,7 +57,7 @@ class Joined:
 @dataclass(slots=True, eq=False)
 class Member:
     """A member, with the futures of its pending JoinGroup and SyncGroup requests and its session
-    timer."""
+    timer. Timeouts are in seconds."""
 
     member_id: str
     instance_id: str | None
@@ -82,7 +82,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """The fields of a JoinGroup request."""
+    """The fields of a JoinGroup request. Timeouts are in seconds."""
 
     member_id: str
     instance_id: str | None
@@ -93,7 +93,8 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     needs_member_id: bool
-    """Whether a new member must join twice: it gets its member id first (KIP-394)."""
+    """Whether a new member must join twice: its first request gets MEMBER_ID_REQUIRED and a member
+    id, with which it joins again (KIP-394)."""
     knows_skip: bool
     """Whether the response has the field SkipAssignment (KIP-814)."""
 
@@ -212,8 +213,8 @@ class ClassicGroup:
         return self._wait_for_join(member)
 
     def _replace_static(self, old: Member, request: JoinRequest) -> asyncio.Future[Joined]:
-        """Replace a static member that rejoins under its instance id, and fence the previous
-        member (KIP-345). A stable group does not rebalance, unless its protocol changes.
+        """Handle a static member that rejoins without its member id: generate a new member id, and
+        fence the previous one (KIP-345). A stable group rebalances only if its protocol changes.
         """
         self._drop(old, errors.FencedInstanceId.errno)
         member_id = f"{request.instance_id}-{_clock.random_uuid()}"
@@ -228,8 +229,9 @@ class ClassicGroup:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
-            # The new leader must not compute an assignment. With KIP-814 the response has the field
-            # SkipAssignment for that. An older response names the previous member id as the leader.
+            # The rejoined leader must not compute an assignment. With KIP-814 the response has the
+            # field SkipAssignment for that. An older response names the previous member id as the
+            # leader, so that the client considers itself a follower.
             answer.skip_assignment = request.knows_skip
             answer.members = list(self.members.values()) if request.knows_skip else []
             if not request.knows_skip:
@@ -473,7 +475,7 @@ class ClassicGroup:
     # -- stored state --------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Store the state for a new coordinator, which `load` restores."""
+        """Store the state. `load` restores it when a new coordinator loads the group."""
         members = tuple(member.stored() for member in self.members.values())
         self._stored = StoredGroup(
             self.generation, self.protocol_type, self.protocol, self.leader, members
@@ -511,7 +513,8 @@ class ClassicGroup:
         self._store()
 
     def interrupt(self) -> None:
-        """Fail the waiting JoinGroup and SyncGroup requests with REBALANCE_IN_PROGRESS."""
+        """Fail the waiting JoinGroup and SyncGroup requests with REBALANCE_IN_PROGRESS, so that the
+        members join again. Called before the group is converted to the consumer protocol."""
         for member in self.members.values():
             if member.joining is not None:
                 self._restart_session(member)
@@ -522,7 +525,7 @@ class ClassicGroup:
     # -- timers --------------------------------------------------------------------------------
 
     def _restart_session(self, member: Member, later: float = 0.0) -> None:
-        """Restart the session timer of a member, `later` seconds from now."""
+        """Restart the session timer of a member; its session begins `later` seconds from now."""
         self._stop_expiry(member)
         loop = asyncio.get_running_loop()
         member.expiry = loop.call_later(later + member.session_timeout, self._expire, member)

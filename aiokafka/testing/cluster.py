@@ -62,8 +62,8 @@ class FakeCluster:
         brokers: Number of brokers; their ids are 0, 1, 2 ...
         as_version: The Kafka release to behave like: one of ``"0.9"``, ``"0.10.2"``, ``"0.11"``,
             ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"``, ``"4.4"`` (the
-            default). It selects the API versions, the features, and the behaviour that releases
-            changed.
+            default). It selects the API versions, the features, and the behaviour that differs
+            between releases.
         config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``;
             :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported settings.
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
@@ -81,8 +81,9 @@ class FakeCluster:
 
     Raises:
         ValueError: unknown `as_version`, `profile` or setting; an invalid value of a setting;
-            `as_version` with another profile than ``"apache"``.
-        TypeError: an argument of another type.
+            `as_version` with another profile than ``"apache"``; fewer than one broker; another
+            number of racks than brokers; a client-side `ssl_context`.
+        TypeError: an argument has the wrong type.
 
     Example::
 
@@ -177,7 +178,8 @@ class FakeCluster:
 
     @property
     def groups(self) -> Groups:
-        """The group coordinators: members, committed offsets, and methods to disturb them.
+        """The group coordinators: members, committed offsets, and methods to rebalance groups and
+        to fence or remove members.
 
         Example::
 
@@ -208,7 +210,8 @@ class FakeCluster:
 
     @property
     def telemetry(self) -> TelemetryReceiver:
-        """Metrics pushed by clients (KIP-714), if ``config`` sets ``metric.reporters``."""
+        """Metrics pushed by clients (KIP-714). Brokers offer the telemetry APIs only if
+        ``metric.reporters`` in `config` names a class other than Kafka's ``JmxReporter``."""
         return self._services.telemetry
 
     @property
@@ -273,7 +276,7 @@ class FakeCluster:
         """Create a topic, and update the metadata of all brokers at once.
 
         Args:
-            name: Letters, digits, ``.``, ``_`` and ``-``.
+            name: At most 249 characters: ASCII letters, digits, ``.``, ``_`` and ``-``.
             partitions: Number of partitions.
             replication_factor: Number of replicas of each partition, on different brokers.
             config: Topic settings by Kafka's names.
@@ -281,7 +284,7 @@ class FakeCluster:
                 and `replication_factor`.
 
         Raises:
-            TopicRefusedError: Kafka rejects such a topic, with the error code `errno`.
+            TopicRefusedError: Kafka would reject the topic; `errno` is the error code.
             RuntimeError: no broker runs.
         """
         if not self._state.live_nodes():
@@ -310,8 +313,9 @@ class FakeCluster:
         return found
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
-        """Make another broker the leader of a partition, in the next leader epoch. A broker without
-        a replica gets a replica. The previous leader then returns NOT_LEADER_OR_FOLLOWER.
+        """Make another broker the leader of a partition, in the next leader epoch. If the broker
+        has no replica of the partition, it gets one. The previous leader then returns
+        NOT_LEADER_OR_FOLLOWER.
 
         Returns:
             The new leader epoch.
@@ -488,7 +492,8 @@ class FakeCluster:
         return self._script.seen(api)
 
     def count(self, api: type[Request[Any]] | int) -> int:
-        """Return how many requests of an API were received since :meth:`forget_requests`."""
+        """Return the number of received requests of an API, since the start of the cluster or the
+        last :meth:`forget_requests`."""
         return self._script.counts.get(key_of(api) or 0, 0)
 
     def forget_requests(self) -> None:
@@ -496,7 +501,8 @@ class FakeCluster:
         self._script.forget()
 
     async def wait_for(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-        """Wait until `condition()` is true; it is called after every request and change of state.
+        """Wait until `condition()` is true. It is called after every request and change of state,
+        and at least every 50 ms.
 
         Raises:
             TimeoutError: `condition()` was not true within `timeout_s` seconds.
@@ -533,8 +539,12 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start the thread and the brokers. Raises the error of their start, TimeoutError after
-        `timeout_s` seconds, and RuntimeError if called again."""
+        """Start the thread and the brokers.
+
+        Raises the exception of the brokers if they fail to start; TimeoutError of
+        `concurrent.futures` if they have not started within `timeout_s` seconds; RuntimeError if
+        called again.
+        """
         if self._thread.ident is not None:
             raise RuntimeError("a ServedCluster runs once: make another one")
         self._thread.start()
@@ -560,8 +570,8 @@ class ServedCluster:
             timeout_s: Seconds to wait for the result.
 
         Raises the exception of the function. If the function has not ended after `timeout_s`
-        seconds, cancels it (a coroutine function only) and raises TimeoutError of
-        `concurrent.futures`. Raises RuntimeError if the cluster does not run.
+        seconds, raises TimeoutError of `concurrent.futures`, and cancels a coroutine function; a
+        plain function continues. Raises RuntimeError if the cluster does not run.
         """
         cluster = self._running()
 

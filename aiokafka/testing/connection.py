@@ -44,7 +44,8 @@ class DeferredReply:
     finish: Callable[[Any], Reply] | None = None
     """Converts the result of `work` to the reply; None if the result is the reply."""
     drop: Callable[[], None] | None = None
-    """Frees what `work` refers to; called if `work` is cancelled before its first step."""
+    """Closes the coroutine that `work` would await; called if `work` is cancelled before its first
+    step."""
 
 
 class Connection(asyncio.Protocol):
@@ -81,7 +82,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection; abort it if the broker has stopped."""
         self._transport = cast("asyncio.Transport", transport)
-        # Read this now: a TLS transport that was closed twice has no extra info.
+        # Read `ssl_object` now: a TLS transport that was closed twice has no extra info.
         self._uses_tls = transport.get_extra_info("ssl_object") is not None
         if not self._broker.is_listening:
             self._transport.abort()
@@ -186,7 +187,7 @@ class Connection(asyncio.Protocol):
                     if not task.done():
                         self._task = task
         except CloseConnectionError:
-            self._close()  # by the action `Cut`, or as Kafka does after an error
+            self._close()  # raised by the action `Cut`, or where Kafka closes after an error
         except Exception as exc:
             self._broker.report_failure(exc)
             self._close()
@@ -280,8 +281,9 @@ def refuse_version(
 ) -> Reply:
     """Return the reply to an unsupported API or version.
 
-    An unsupported version of ApiVersions gets UNSUPPORTED_VERSION. For other APIs, and for servers
-    that close such connections, raise CloseConnectionError. Kafka 0.9 sends nothing.
+    Kafka 0.9 sends no response and keeps the connection open. Later releases return
+    UNSUPPORTED_VERSION to an unsupported version of ApiVersions; for other APIs they close the
+    connection (CloseConnectionError). Servers with `closes_on_newer_clients` always close it.
     """
     api_key, version, correlation_id, _, position = header
     if profile.release < (0, 10):
@@ -292,7 +294,8 @@ def refuse_version(
         raise CloseConnectionError
     if version >= 3:
         skip_tags(frame, position)  # raises CloseConnectionError for malformed tags
-    # The response has version 0. Since 2.4 it lists the versions of ApiVersions (KIP-511).
+    # The response has version 0, which every client can decode. Since Kafka 2.4 it lists the
+    # supported versions of ApiVersions, and no other API (KIP-511).
     entries = b""
     if profile.release >= (2, 4):
         low, high = profile.ranges[API_VERSIONS]
@@ -348,7 +351,7 @@ _SETTLING_ITERATIONS = 10
 
 
 class Closing(Protocol):
-    """What `close_server` needs of a connection."""
+    """The interface of the connections that :func:`close_server` waits for."""
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed."""
@@ -385,9 +388,9 @@ async def close_server(server: asyncio.Server | None, connections: Iterable[Clos
     """Wait until `connections` are closed, then close the server. Cancelling the call closes the
     server, too.
 
-    A connection that was accepted just before is not in `connections` yet: it takes several
-    iterations of the loop until its handler runs and has closed the socket. So this function also
-    waits for `_SETTLING_ITERATIONS` iterations.
+    A connection that was accepted just before this call is not in `connections` yet. Its handler
+    needs several iterations of the event loop to start and to close the socket. So this function
+    also waits for `_SETTLING_ITERATIONS` iterations.
     """
     try:
         for connection in connections:

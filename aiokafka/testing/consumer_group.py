@@ -32,7 +32,8 @@ _NOTHING: TopicIdPartitions = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The fields of a ConsumerGroupHeartbeat request. None means that a field is unchanged."""
+    """The fields of a ConsumerGroupHeartbeat request. None means that a field is unchanged. The
+    rebalance timeout is in seconds."""
 
     member_id: str
     epoch: int
@@ -56,7 +57,8 @@ class Heartbeat:
 
 @dataclass(slots=True, eq=False)
 class ClassicState:
-    """The additional state of a member of the classic protocol."""
+    """The additional state of a member of the classic protocol. The session timeout is in
+    seconds."""
 
     session_timeout: float
     protocols: Protocols
@@ -180,7 +182,7 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.InvalidRequestError)
         former = self._static(beat.instance_id)
         if former is not None and not former.away and former.classic is None:
-            # Kafka rejects even the same member, if it retries after a lost response.
+            # Kafka rejects the request even if the same member repeats it after a lost response.
             raise GroupRefusedError(errors.UnreleasedInstanceId)
         known = self.members.get(beat.member_id)
         if known is not None and former is None:
@@ -194,7 +196,8 @@ class ConsumerGroup:
         return member
 
     def _take_over(self, member: ConsumerMember, former: ConsumerMember) -> None:
-        """Replace a static member that rejoins, and keep its subscription and partitions."""
+        """Replace the static member `former`, which rejoins, by `member`, with the same
+        subscription and partitions."""
         self._remove(former)
         member.topics, member.regex = former.topics, former.regex
         member.assignor = former.assignor
@@ -441,8 +444,8 @@ class ConsumerGroup:
             self.target.update(zip(ids, [*shares[1:], shares[0]], strict=True))
 
     def fence(self, member_id: str) -> None:
-        """Reject a member's next heartbeat with FENCED_MEMBER_EPOCH. The coordinator raises the
-        member's epoch to the group's next epoch, so that the member's own epoch stays invalid.
+        """Make the coordinator reject a member's next heartbeat with FENCED_MEMBER_EPOCH: begin a
+        group epoch, and set the member's epoch to it without informing the member.
         """
         self._reassign()
         member = self.members[member_id]
@@ -489,7 +492,7 @@ class ConsumerGroup:
 
     def remove(self, *member_ids: str) -> None:
         """Remove members, and assign their partitions to other members. If only classic members
-        remain, convert the group to the classic protocol if the migration policy allows this."""
+        remain and the migration policy allows it, convert the group to the classic protocol."""
         leaving = [self.members[member_id] for member_id in member_ids]
         others = [m for m in self.members.values() if m.member_id not in member_ids]
         is_classic = all(member.classic is not None for member in others)
@@ -512,7 +515,8 @@ class ConsumerGroup:
         return [0 if isinstance(each, str) else each for each in found]
 
     def _id_to_remove(self, member_id: str, instance_id: str | None) -> int | str:
-        """Return the member id of the named member; an error code for an unknown member."""
+        """Return the member id of the named member; an error code if the member is unknown, or if
+        its member id differs from `member_id`."""
         if instance_id is None:
             member = self.members.get(member_id)
         else:

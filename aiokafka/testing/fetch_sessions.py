@@ -74,7 +74,7 @@ class FetchSessions:
         Returns:
             The session, and whether the response is incremental (with changed partitions only).
             Session id 0 means that the client requested no session, that the session has no
-            partitions left, or that the broker has no slots.
+            partitions, or that the broker is configured to have no slots.
 
         Raises:
             FetchSessionError: the session is unknown, or the epoch is not its next epoch.

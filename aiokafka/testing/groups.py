@@ -42,8 +42,8 @@ class Groups:
     """All groups of the cluster.
 
     Groups and offsets survive a stop of their broker, because real brokers store them in the topic
-    `__consumer_offsets`. Member sessions continue while a broker is down, unless coordinators take
-    time to load (:class:`Coordinators`).
+    `__consumer_offsets`. Member sessions continue while a broker is down. They begin again only
+    after a coordinator has loaded the group, if :attr:`Coordinators.load_time` is set.
 
     The methods raise KeyError for an unknown group or member.
     """
@@ -105,8 +105,12 @@ class Groups:
         return self._state.group_setting(group_id, name)
 
     def for_join(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """Return the group that a classic member joins. Create a classic group if none exists, or
-        in place of a group of the consumer protocol without members."""
+        """Return the group that a classic member joins. Create a classic group if the group does
+        not exist, or if it is a group of the consumer protocol without members.
+
+        Raises:
+            GroupRefusedError: the group is a share group.
+        """
         if group_id in self.share:
             raise GroupRefusedError(errors.InconsistentGroupProtocolError)
         other = self.consumer.get(group_id)
@@ -206,8 +210,8 @@ class Groups:
         """Convert a group to the classic protocol, without the members `leaving`; return False if
         ``group.consumer.migration.policy`` forbids the conversion.
 
-        All other members must be classic, and rebalance. They do not rebalance if `leaving` is
-        empty, because then a classic member has only replaced a static member.
+        All other members must be classic. They rebalance, unless `leaving` is empty: then a classic
+        member has only replaced a static member, and has its assignment.
         """
         if not self._allows("downgrade"):
             return False
@@ -263,8 +267,8 @@ class Groups:
         return None if found is None else found.offset
 
     def share_start(self, group_id: str, topic: str, partition: int = 0) -> int:
-        """Return the first offset of a partition that a share group has not finished; -1 if the
-        group has not read from the partition (KIP-932).
+        """Return the start offset of a share group in a partition, before which no record is
+        delivered again (KIP-932); -1 if the group has not read from the partition.
 
         Raises:
             KeyError: no such partition.
@@ -308,8 +312,9 @@ class Groups:
         return 0
 
     def rebalance(self, group_id: str) -> None:
-        """Make all members of a classic group rejoin; in a group of the consumer protocol, rotate
-        the target assignment among the members."""
+        """Make all members of a classic group rejoin. In a group of the consumer protocol, rotate
+        the target assignment among the members. In a share group, compute the assignment again,
+        without regard to the current assignment."""
         group = self._find(group_id) or self.consumer[group_id]
         group.rebalance()
 
@@ -326,7 +331,8 @@ class Groups:
         self._script.wake()
 
     def forget_topic(self, topic: str) -> None:
-        """Delete all groups' offsets of a deleted topic."""
+        """Delete the committed offsets and the share partition states that groups have for a
+        deleted topic."""
         for offsets in self.offsets.values():
             offsets.forget_topic(topic)
         self.shares.topic_deleted()
@@ -465,7 +471,7 @@ class Coordinators:
     coordinator returns COORDINATOR_LOAD_IN_PROGRESS while it loads the stored state. A classic
     group then has the members of the last generation that got an assignment, and their sessions
     begin again. Members that were joining, and a generation without an assignment, are lost. Groups
-    of the consumer protocol and transactions do not change.
+    of the consumer protocol and transactions keep their complete state.
 
     The methods raise KeyError for an unknown kind or broker id.
     """
@@ -530,7 +536,8 @@ class Coordinators:
         return 0
 
     def broker_stopped(self, node_id: int) -> None:
-        """Make a stopped broker load the states of its groups and transactional ids again."""
+        """Discard what a stopped broker has loaded: the next coordinator of its groups and
+        transactional ids must load their states, even if it is the same broker."""
         for place, loaded_at in self._loaded_at.items():
             if loaded_at == node_id:
                 self._loaded_at[place] = -1

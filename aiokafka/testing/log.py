@@ -231,7 +231,7 @@ class PartitionLog:
         stable = self.last_stable_offset
         cleaned = [batch for batch in self._batches if batch.base_offset < stable]
         contents = [(batch, [] if batch.is_control else self._live(batch)) for batch in cleaned]
-        newest = {r.key: r.offset for _, live in contents for r in live}  # the last of each key
+        newest = {r.key: r.offset for _, live in contents for r in live}  # each key's last offset
         kept: list[Batch] = []
         removed = 0
         for batch, live in contents:
@@ -393,8 +393,8 @@ class PartitionLog:
         return total
 
     def offset_for_time(self, timestamp_ms: int, limit: int) -> tuple[int, int, int] | None:
-        """Return (timestamp, offset, leader epoch) of the first record before offset `limit` that
-        is not older than `timestamp_ms`; None without such a record.
+        """Return (timestamp, offset, leader epoch) of the first record before offset `limit` whose
+        timestamp is `timestamp_ms` or later; None if there is no such record.
         """
         for batch in self._batches:
             if batch.max_timestamp < timestamp_ms:
@@ -635,7 +635,7 @@ class ProducerState:
 
     def forget_before(self, offset: int) -> None:
         """Forget the aborted transactions before `offset`, where retention has removed the records.
-        Keep the producer ids, which a broker keeps until transactional.id.expiration.ms.
+        Keep the producer ids: a broker keeps them until they expire (producer.id.expiration.ms).
         """
         self.aborted = [a for a in self.aborted if a.last_offset >= offset]
 

@@ -147,7 +147,8 @@ class FaultProxy:
 
     def stall(self, direction: Direction | None = None) -> None:
         """Deliver nothing, but keep the connections open. :meth:`restore` delivers the received
-        bytes. After 4 MiB for a connection and direction, the proxy stops reading.
+        bytes. When the proxy holds more than 4 MiB of a connection in one direction, it stops
+        reading from that side.
         """
         for rules in self._selected(direction):
             rules.flowing.clear()
@@ -262,7 +263,7 @@ class _Link:
         await self._closed.wait()
 
     async def run(self, target: str) -> None:
-        """Forward bytes until both sides have sent EOF, a side fails, or :meth:`cut`."""
+        """Forward bytes until both sides have sent EOF, a side fails, or :meth:`cut` is called."""
         tasks: list[asyncio.Task[None]] = []
         try:
             server = await self._connect(target)

@@ -114,7 +114,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def _seen(given: Any) -> str:
-    """Return the last requests, one a line; equal lines in a row become one line with a count."""
+    """Return the last requests, one per line; consecutive equal lines become one line with a
+    count."""
     from aiokafka.testing.cluster import ServedCluster
 
     in_thread = isinstance(given, ServedCluster)

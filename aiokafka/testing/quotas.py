@@ -25,7 +25,7 @@ Entity = tuple[tuple[str, "str | None"], ...]
 """A quota entity: (type, name) pairs, sorted by type. The name None stands for the default entity
 of the type."""
 
-# By the kind in `Quotas`: the name of the quota in AlterClientQuotas requests.
+# The name of the quota in AlterClientQuotas requests, by the `kind` of `Quotas.limit`.
 _ENFORCED = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",

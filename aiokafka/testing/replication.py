@@ -264,7 +264,8 @@ class ReplicaLogs:
             partition.in_sync.append(node_id)
 
     def replicate_now(self) -> None:
-        """Cancel the waits for delays, and copy again. Followers that have a delay wait again."""
+        """Cancel the pending rounds of all followers, and replicate again: at once to followers
+        without a lag, later to the others."""
         self.stop()
         self.replicate()
 

@@ -375,7 +375,8 @@ class _OAuthBearer:
 
 
 def subject_of(token: str) -> str | None:
-    """Return the subject of an unexpired JSON web token; None for anything else.
+    """Return the subject of a JSON web token; None if the token is malformed, has expired, or has
+    no subject.
 
     Like a broker that accepts unsecured tokens, the function does not verify the signature.
     """

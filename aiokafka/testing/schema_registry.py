@@ -58,7 +58,7 @@ class _Schema:
 
 @dataclass
 class _Subject:
-    """A subject: its versions from 1 on, and the versions that were deleted softly."""
+    """A subject: its versions by number, from 1 on, and the numbers of soft-deleted versions."""
 
     versions: dict[int, _Schema] = field(default_factory=dict)
     deleted: set[int] = field(default_factory=set)
@@ -71,15 +71,15 @@ class _Subject:
 class FakeSchemaRegistry:
     """A schema registry on 127.0.0.1 that keeps its schemas in memory.
 
-    Any client of Confluent's HTTP API can use it, in any language: subjects, versions, ids, GUIDs,
-    references, soft and permanent deletion, compatibility levels, modes, and the errors with their
-    codes. Compatibility is checked for Avro; schemas of JSON and Protobuf count as compatible, and
-    are not parsed. Associations of topics are empty.
+    Any client of Confluent's HTTP API can use it, in any language. It supports subjects, versions,
+    ids, GUIDs, references, soft and permanent deletion, compatibility levels and modes, and returns
+    Confluent's error codes. Compatibility is checked for Avro only: JSON and Protobuf schemas are
+    compatible with every schema of the same type. Topics never have associations.
 
     Args:
         credentials: User name and password that requests must have (HTTP basic authentication);
-            None: requests need none.
-        port: TCP port; 0 for a free one.
+            None (the default) for no authentication.
+        port: TCP port; 0 (the default) for a free port.
 
     Example::
 
@@ -107,13 +107,14 @@ class FakeSchemaRegistry:
     # -- start and stop
 
     async def start(self) -> None:
-        """Listen. Raises RuntimeError if called again, OSError if the port is in use."""
+        """Start listening. Raises RuntimeError if the registry runs already, OSError if the port is
+        in use."""
         if self._server is not None:
             raise RuntimeError("the registry was started already")
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
 
     async def stop(self) -> None:
-        """Close all connections, and listen no more. The schemas are kept."""
+        """Close all connections, and stop listening. The schemas are kept for the next start."""
         if self._server is None:
             return
         self._server.close()
@@ -159,7 +160,7 @@ class FakeSchemaRegistry:
             raise ValueError(str(error)) from None
 
     def subjects(self) -> dict[str, list[int]]:
-        """Return the versions of each subject, without the deleted ones."""
+        """Return the versions of each subject, except deleted versions."""
         return {name: its.live() for name, its in self._subjects.items() if its.live()}
 
     def schema(self, schema_id: int) -> str:
@@ -224,7 +225,7 @@ class FakeSchemaRegistry:
             raise _Refused(401, 401, "Unauthorized")
 
     def _dispatch(self, method: str, parts: list[str], query: dict[str, str], body: Any) -> Any:
-        """Call the method for a route: the HTTP method and the first part of the path."""
+        """Call the function that handles the first part of the path; return the response body."""
         routes: dict[str, Callable[..., Any]] = {
             "schemas": self._get_schemas,
             "subjects": self._on_subjects,
@@ -307,7 +308,8 @@ class FakeSchemaRegistry:
         return subject
 
     def _number(self, name: str, version: str, with_deleted: bool = False) -> int:
-        """Return the number of a version: "latest", "-1" or digits."""
+        """Return the number of a version, given as digits, or as "latest" or "-1" for the latest.
+        Raise `_Refused` if the subject has no such version."""
         numbers = self._subject(name, with_deleted).live(with_deleted)
         if version in ("latest", "-1"):
             return numbers[-1]
@@ -432,7 +434,8 @@ class FakeSchemaRegistry:
     # -- compatibility, levels and modes
 
     def _conflicts(self, schema: _Schema, subject: _Subject, level: str) -> list[str]:
-        """Return why `schema` cannot follow the versions of the subject."""
+        """Return the reasons why `schema` is not compatible with the earlier versions of the
+        subject at a compatibility level; [] if it is compatible."""
         earlier = [subject.versions[number] for number in subject.live()]
         if level == "NONE" or not earlier:
             return []
@@ -519,7 +522,12 @@ async def _read_request(
     reader: asyncio.StreamReader,
 ) -> tuple[str, str, dict[str, str], bytes] | None:
     """Return method, target, headers and body of the next request; None at the end of the
-    connection. Raises ValueError for anything but HTTP/1.1 with a Content-Length."""
+    connection. The body has the size in Content-Length; without this header it is empty.
+
+    Raises:
+        ValueError: the request is malformed or too large.
+        EOFError: the connection ends within the body.
+    """
     line = await reader.readline()
     if not line:
         return None

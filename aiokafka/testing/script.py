@@ -32,7 +32,7 @@ _CHECK_INTERVAL = 0.05  # maximum seconds between two checks of a condition in `
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
-@dataclass(slots=True, eq=False)  # frozen dataclasses take four times as long to create
+@dataclass(slots=True, eq=False)  # not frozen: that takes four times as long to create
 class RequestContext:
     """A received request: its header, its connection, and the broker that received it."""
 

@@ -42,8 +42,8 @@ class Security:
         iterations: Iterations of the SCRAM password hash.
 
     Raises:
-        ValueError: unknown mechanism, or a number out of range.
-        TypeError: an argument of another type.
+        ValueError: unknown mechanism, a negative `session_lifetime_ms`, or `iterations` below 1.
+        TypeError: an argument has the wrong type.
 
     Example::
 

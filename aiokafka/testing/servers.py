@@ -33,8 +33,8 @@ class Server:
     """The differences of a server from Apache Kafka."""
 
     apis: str
-    """The supported APIs as ``key:low-high``, or ``key`` for the versions of Kafka 3.9. Empty: as
-    Kafka 3.9."""
+    """The supported APIs, separated by spaces: ``key:low-high``, or ``key`` for the versions of
+    Kafka 3.9. An empty string stands for all APIs of Kafka 3.9."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Broker settings, which the `config` of :class:`FakeCluster` overrides."""
     changes: tuple[tuple[int, Change], ...] = ()
@@ -225,9 +225,11 @@ SERVERS: dict[str, Server] = {
             61 65 66:0-0
         """,
         changes=(
-            # ListOffsets has the current leader epoch with any offset (redpanda#30101).
+            # ListOffsets returns the current leader epoch for every offset, not the epoch of the
+            # record at this offset (redpanda#30101).
             (_LIST_OFFSETS, _current_epoch),
-            # Aborted transactions in memory precede those on disk (franz-go, pkg/kgo/source.go).
+            # Aborted transactions in Fetch responses are not sorted by offset: those in the memory
+            # of the broker precede those on its disk (franz-go, pkg/kgo/source.go).
             (_FETCH, _aborted_newest_first),
         ),
     ),

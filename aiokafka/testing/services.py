@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.state import ClusterState, Partition
 
 _FIRST_ADDING_PARTITION = 12  # first Produce version that adds partitions (KIP-890)
-_FIRST_ABORTABLE_ERROR = 11
+_FIRST_ABORTABLE_ERROR = 11  # first Produce version with the error TRANSACTION_ABORTABLE
 _FIRST_VERIFYING = (3, 6)  # the first release that verifies transactional batches (KIP-890)
 
 

@@ -115,8 +115,9 @@ GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     "streams.num.standby.replicas": ("group.streams.num.standby.replicas", "0"),
     "streams.session.timeout.ms": ("group.streams.session.timeout.ms", "45000"),
 }
-"""The group settings of Kafka 4.3. Those of share groups have an effect, except the assignment
-interval. Of the others, only the corresponding broker settings have an effect."""
+"""The group settings of Kafka 4.3. The settings of share groups have an effect, except the
+assignment interval. The other group settings have no effect, but the corresponding broker settings
+do if they are in `BROKER_DEFAULTS`."""
 
 METRICS_DEFAULTS: dict[str, str] = {"interval.ms": "300000", "match": "", "metrics": ""}
 """The settings of a subscription to client metrics (KIP-714), with defaults."""

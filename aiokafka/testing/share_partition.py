@@ -29,7 +29,7 @@ UNINITIALIZED = -1
 """Start offset of a share partition from which the group has not read."""
 
 _LEAST_THROTTLED = 2  # minimum of `throttled_from()`
-_LEAST_ISOLATING = 2  # up to this delivery limit, a record is not isolated at its last delivery
+_LEAST_ISOLATING = 2  # above this delivery limit, a record's last delivery has no other record
 
 
 class RecordState(enum.IntEnum):
@@ -72,7 +72,9 @@ class ShareEvent:
     ``"timed out"`` (the acquisition lock); ``"session closed"``; ``"lost"`` (the leader has
     forgotten the lock); ``"aborted"`` (records of an aborted transaction)."""
     state: RecordState
-    """The state after the event: ``ARCHIVED`` after the last delivery was not accepted."""
+    """The state after the event. After a release, a timeout or the end of the session it is
+    ``AVAILABLE``, but ``ARCHIVED`` if `count` has reached the delivery limit or the records are
+    before the start offset."""
     member_id: str
     """The member that has acquired the records."""
     count: int
@@ -121,8 +123,8 @@ class InFlightBatch:
             self.whole = None
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int, Delivery]]:
-        """Yield (first offset, last offset, state) of the parts between two offsets: the whole
-        batch, or single offsets after :meth:`split`."""
+        """Yield (first offset, last offset, state) of the parts between two offsets: single offsets
+        after :meth:`split`; before, the whole batch, even if it extends beyond these offsets."""
         if self.whole is not None:
             yield self.first, self.last, self.whole
             return
@@ -228,11 +230,12 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class AcquireLimits:
-    """What one request may acquire."""
+    """Limits of the records that one request acquires."""
 
     member_id: str
     records: int
-    """Maximum number of records; exceeded in mode ``batch_optimized`` by the rest of a batch."""
+    """Maximum number of records. In the mode ``batch_optimized``, the batch that reaches this
+    number is acquired up to its end, even if that exceeds the maximum."""
     batch_size: int
     """Minimum number of records in a range of acquired records. A range ends at the end of the
     batch that reaches this number."""
@@ -251,7 +254,8 @@ class SharePartition:
 
     Owns: the start offset, the states and acquisition locks of the records between the start and
     the end, and the timer that releases locks. The methods raise RefusedError for acknowledgements
-    that Kafka rejects; a rejected acknowledgement changes nothing.
+    that Kafka rejects. A rejected request changes no record state, but locks that were renewed
+    before the rejected acknowledgement stay renewed.
 
     Args:
         start: The start offset, if `stored` is uninitialized.
@@ -321,7 +325,7 @@ class SharePartition:
                     self._note("lost", first, last, part, part.member_id)
         self.wake()
 
-    # -- what is available ---------------------------------------------------------------------
+    # -- available records ---------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
@@ -375,8 +379,8 @@ class SharePartition:
         if floor is not None and floor.last >= base:
             first = floor.first
         else:
-            # Kafka 4.3 begins at `base`, even if that is before the start offset because records
-            # were deleted while an earlier batch is still acquired. The deleted records then stay
+            # `base` is before the start offset if records were deleted while an earlier batch is
+            # still acquired. Kafka 4.3 begins at `base` even then, and the deleted records stay
             # available for ever.
             first = max(base, self.start)
         limits = replace(limits, records=most)
@@ -498,9 +502,9 @@ class SharePartition:
         """Acquire available offsets of a batch that was split. Return the acquired ranges and their
         number of offsets.
 
-        The last delivery of a record has no other record. Before that, from the delivery count
-        `throttled_from()` on, each delivery halves the number of records that are delivered
-        together.
+        At its last delivery a record is delivered alone, if the delivery limit is above
+        `_LEAST_ISOLATING`. Before that, from the delivery count `throttled_from()` on, each
+        delivery halves the number of records that are delivered together.
         """
         delivery_limit = self._settings().delivery_limit
         throttled = throttled_from(delivery_limit)
@@ -576,7 +580,8 @@ class SharePartition:
     # -- acknowledgement -----------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, batches: Iterable[Acknowledgement]) -> None:
-        """Apply acknowledgements of a member, all or none of them; store the new states."""
+        """Apply acknowledgements of a member, and store the new states. If one is rejected, undo
+        the changed states and raise RefusedError; renewed locks stay renewed."""
         changed: list[_Change] = []
         try:
             for batch in batches:
@@ -719,7 +724,7 @@ class SharePartition:
         """Move the start offset past the records that are never delivered again."""
         floor = self._floor(self.start)
         if floor is None or floor.last < self.start:
-            return  # no batch has the start: there is a gap, or the records were deleted
+            return  # no batch contains the start offset: it is in a gap, or was deleted
         _, _, part = next(floor.parts(self.start, self.start))
         if not part.state.is_terminal:
             return
@@ -884,7 +889,8 @@ def _end_of_batch(batches: Sequence[Batch], offset: int) -> int:
 def _ranges(
     batches: Sequence[Batch], first: int, last: int, limits: AcquireLimits
 ) -> list[tuple[int, int]]:
-    """Divide offsets at the beginnings of batches into ranges of `limits.batch_size` or more."""
+    """Divide offsets at the beginnings of batches into ranges of `limits.batch_size` or more; the
+    last range may be smaller."""
     found = []
     for batch in batches:
         base = batch.base_offset

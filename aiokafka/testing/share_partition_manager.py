@@ -40,7 +40,7 @@ class ShareSession:
     connection_id: int
     """The connection whose end closes the session."""
     partitions: dict[TopicIdPartition, bool]
-    """Whether the next response must include the partition, even without records."""
+    """By partition, whether the next response must include the partition even without records."""
     epoch: int = 1
     """Epoch that the next request of the session must have."""
 
@@ -64,7 +64,8 @@ class ShareBroker:
         return self.sessions[key]
 
     def next_session(self, key: SessionKey, epoch: int) -> ShareSession:
-        """Return a session, after a check of the request's epoch."""
+        """Return a session, and advance its epoch. Raise RefusedError if there is no session, or if
+        `epoch` is not its current epoch."""
         session = self.session(key)
         if session.epoch != epoch:
             raise RefusedError(errors.InvalidShareSessionEpoch)
@@ -214,7 +215,8 @@ class SharePartitionManager:
         return made
 
     def _first_offset(self, group_id: str, log: PartitionLog) -> int:
-        """Return the offset at which a group begins (``share.auto.offset.reset``)."""
+        """Return the offset at which a group begins (``share.auto.offset.reset``). Raise
+        RefusedError if the strategy ``by_duration`` finds no record."""
         strategy = self._state.group_setting(group_id, "share.auto.offset.reset").lower()
         if strategy == "latest":
             return log.high_watermark

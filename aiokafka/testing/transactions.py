@@ -54,7 +54,7 @@ class TransactionRefusedError(RefusedError):
 
 @dataclass(eq=False)
 class Transaction:
-    """State of one transactional id."""
+    """State of one transactional id. The transaction timeout is in seconds."""
 
     transactional_id: str
     producer_id: int
@@ -126,7 +126,9 @@ class Transactions:
         """Handle InitProducerId: begin a new epoch, and fence the previous producer.
 
         Args:
-            producer_id: The caller's producer id, with its `epoch` (KIP-360); -1 for a new caller.
+            timeout: Transaction timeout in seconds.
+            producer_id: The producer id that the producer already has, with its `epoch` (KIP-360);
+                -1 for a new producer.
 
         Returns:
             Producer id and epoch."""
@@ -292,7 +294,7 @@ class Transactions:
         each transaction whose markers are all replicated.
         """
         if self._completing:
-            return  # a nested call: writing a marker wakes the log, which calls this
+            return  # a nested call: writing a marker wakes the log, which calls this method
         self._completing = True
         try:
             waiting = [known for known in self.by_id.values() if known.state in _PREPARING]
