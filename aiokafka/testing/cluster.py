@@ -56,7 +56,8 @@ class FakeCluster:
     lags. :attr:`replication` gives each replica its own log; :attr:`controller` and :attr:`faults`
     simulate other failures.
 
-    The methods raise KeyError for an unknown broker id, topic or partition.
+    The methods raise KeyError for an unknown broker id, topic or partition, TypeError for an
+    argument of the wrong type, and ValueError for a number out of range.
 
     Args:
         brokers: Number of brokers; their ids are 0, 1, 2 ...
@@ -559,7 +560,8 @@ class ServedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``"host:port"`` of every broker, separated by commas."""
+        """``"host:port"`` of every broker, separated by commas. Raises RuntimeError if the cluster
+        does not run."""
         return self._running().bootstrap_servers
 
     def call(self, function: Callable[[FakeCluster], T | Awaitable[T]], timeout_s: float = 30) -> T:

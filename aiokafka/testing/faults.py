@@ -55,6 +55,9 @@ class Faults:
         Args:
             seconds: The delay, or the (least, most) bounds of random delays.
             apis: Only requests of these APIs, by class or API key; None (the default) for all APIs.
+
+        Raises:
+            ValueError: a time is negative.
         """
         self._brokers[broker_id].faults.slow(seconds, _keys(apis))
 

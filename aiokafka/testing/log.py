@@ -255,7 +255,8 @@ class PartitionLog:
         return decode_records(batch.data, self.topic, self.partition, self._start)
 
     def corrupt(self, offset: int) -> None:
-        """Flip the last byte of the batch with `offset`, so that its checksum is wrong."""
+        """Flip the last byte of the batch with `offset`, so that its checksum is wrong. Raises
+        IndexError if the log ends before `offset`."""
         batch = self._batches[self._index(offset)]
         data = bytearray(batch.data)
         data[-1] ^= 0xFF

@@ -33,6 +33,9 @@ class FaultProxy:
     target, put :attr:`address` into the broker's ``advertised.listeners``, start the broker and
     set ``target``.
 
+    The methods raise ValueError for an unknown direction or a number out of range, and TypeError
+    for a number of the wrong type.
+
     Args:
         target: ``"host:port"`` of the server, or None to set ``target`` later. Without a target,
             new connections are closed at once.
@@ -67,7 +70,8 @@ class FaultProxy:
 
     @property
     def target(self) -> str | None:
-        """``"host:port"`` of the server; None if not set yet."""
+        """``"host:port"`` of the server; None if not set yet. Setting an address without a port
+        raises ValueError."""
         return self._target
 
     @target.setter
@@ -87,7 +91,8 @@ class FaultProxy:
         return len(self._links)
 
     async def start(self) -> None:
-        """Start listening, after a :meth:`stop` on the same port. A second call does nothing."""
+        """Start listening, after a :meth:`stop` on the same port. A second call does nothing.
+        Raises OSError if the port is in use."""
         if self._server is not None:
             return
         self._server = await asyncio.start_server(self._accept, self.host, self.port)

@@ -170,7 +170,8 @@ class FakeSchemaRegistry:
     def fail(
         self, status: int = 500, error_code: int = 50001, message: str = "it fails", times: int = 1
     ) -> None:
-        """Respond with this error to the next `times` requests."""
+        """Respond to the next `times` requests with the HTTP status `status` and with an error body
+        of `error_code` and `message`."""
         self._failures += [_Refused(status, error_code, message)] * times
 
     @contextmanager

@@ -93,7 +93,7 @@ class ShareBroker:
         return session
 
     def close(self) -> None:
-        """Forget everything, as a stopped broker does."""
+        """Close all share partitions and forget all sessions, as a stopped broker does."""
         for partition in self.partitions.values():
             partition.close()
         self.partitions.clear()
