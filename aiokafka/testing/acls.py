@@ -220,7 +220,7 @@ class Acls:
     With the broker setting ``authorizer.class.name``, the ACL entries that clients create are
     enforced too (with `super.users` and `allow.everyone.if.no.acl.found` as in Kafka).
 
-    A principal is the user name of the login, ``"ANONYMOUS"`` without SASL.
+    The principal of a client is its SASL user name, or ``"ANONYMOUS"`` without SASL.
 
     Example::
 

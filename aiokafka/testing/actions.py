@@ -59,8 +59,8 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Fail:
-    """Respond with an error code, in the error fields of the API. The request has no effect. For a
-    Produce request with acks=0, close the connection, as Kafka does.
+    """Respond with an error code, in the error code fields of the response. The request has no
+    effect. For a Produce request with acks=0, close the connection, as Kafka does.
 
     Args:
         error: An error code, or an error class of :mod:`aiokafka.errors`.

@@ -348,9 +348,10 @@ class FakeCluster:
     async def stop_broker(self, broker_id: int) -> None:
         """Break all connections of a broker and stop listening, as ``kill -9`` does.
 
-        Another live replica becomes the leader of each partition that the broker led, at once or
-        after :attr:`Controller.session_timeout`. A partition without another live replica has no
-        leader until the broker is started again.
+        Another live in-sync replica becomes the leader of each partition that the broker led, at
+        once or after :attr:`Controller.session_timeout`. A partition without another live in-sync
+        replica has no leader until an in-sync replica is live again, unless its topic allows
+        unclean elections.
         """
         async with self._brokers[broker_id].changing:
             self._state.nodes[broker_id].alive = False
@@ -366,8 +367,8 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # The broker already listens if an earlier call has started it, and has failed
-            # afterwards, for example when it started the proxy.
+            # The broker already listens if an earlier call of this method started it and failed
+            # afterwards, for example because the proxy could not be started.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)

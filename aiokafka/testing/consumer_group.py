@@ -606,7 +606,8 @@ def _range(
     topics: Mapping[str, tuple[bytes, int]],
     _former: Mapping[str, TopicIdPartitions],
 ) -> dict[str, TopicIdPartitions]:
-    """Assign consecutive partitions of each topic to each member, in the order of `wanted`."""
+    """Assign consecutive partitions of each topic to each member that has subscribed to the topic,
+    in the order of `wanted`."""
     found: dict[str, set[TopicIdPartition]] = {member: set() for member in wanted}
     for name, (topic_id, count) in topics.items():
         members = [member for member, names in wanted.items() if name in names]
@@ -623,8 +624,8 @@ def _uniform(
     topics: Mapping[str, tuple[bytes, int]],
     former: Mapping[str, TopicIdPartitions],
 ) -> dict[str, TopicIdPartitions]:
-    """Spread partitions evenly over the members. Members keep their partitions up to a fair
-    share.
+    """Spread partitions evenly over the members. Members keep their partitions, up to the rounded
+    up average number of partitions of a member.
     """
     ids = {name: topics[name][0] for names in wanted.values() for name in names}
     allowed = {member: {ids[name] for name in names} for member, names in wanted.items()}
@@ -708,7 +709,7 @@ def read_assignment(assignment: bytes, topics: Topics) -> TopicIdPartitions:
 
     Raises:
         KafkaProtocolError: the assignment is malformed.
-        GroupRefusedError: a topic has fewer partitions than the assignment.
+        GroupRefusedError: the assignment has a partition that does not exist.
     """
     if not assignment:
         return frozenset()

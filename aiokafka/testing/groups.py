@@ -42,8 +42,8 @@ class Groups:
     """All groups of the cluster.
 
     Groups and offsets survive a stop of their broker, because real brokers store them in the topic
-    `__consumer_offsets`. Member sessions continue while a broker is down. They begin again only
-    after a coordinator has loaded the group, if :attr:`Coordinators.load_time` is set.
+    `__consumer_offsets`. Member sessions continue while a broker is down. If
+    :attr:`Coordinators.load_time` is set, they begin again when a coordinator has loaded the group.
 
     The methods raise KeyError for an unknown group or member.
     """

@@ -223,7 +223,7 @@ class ReplicaLogs:
         self._lag_timers: dict[int, asyncio.TimerHandle] = {}  # until the follower leaves the ISR
         self._lagging: dict[
             int, None
-        ] = {}  # to be removed from the ISR, once there is a controller
+        ] = {}  # followers to remove from the ISR, once there is a controller
         self._untruncated: dict[int, None] = {}  # followers not yet truncated to the leader's log
         self._replicating = False
         self._closed = False

@@ -30,11 +30,12 @@ class Security:
     """SASL settings of a fake cluster. Tests may change the attributes at any time.
 
     Args:
-        users: Password of each user, for PLAIN and SCRAM. A copy is kept as :attr:`users`.
-        mechanisms: The mechanisms that the brokers offer: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
-            ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``.
-        session_lifetime_ms: Time after which the client must authenticate again on the open
-            connection (KIP-368); 0 (the default) for no limit. An earlier expiry of the
+        users: Password of each user, for PLAIN and SCRAM; None (the default) for no users. A copy
+            is kept as :attr:`users`.
+        mechanisms: The mechanisms that the brokers offer; by default all supported mechanisms:
+            ``"PLAIN"``, ``"SCRAM-SHA-256"``, ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``.
+        session_lifetime_ms: Milliseconds after which the client must authenticate again on the
+            open connection (KIP-368); 0 (the default) for no limit. An earlier expiry of the
             client's token takes precedence.
         accept_token: For OAUTHBEARER: a function that returns the user of a token, None to reject
             the token. The default returns the subject of any unexpired JSON web token, without

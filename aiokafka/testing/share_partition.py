@@ -311,8 +311,8 @@ class SharePartition:
             self._advance_start()
 
     def close(self) -> None:
-        """Discard the locks, and wake the waiting requests: this broker is no longer the leader, or
-        the group has no members."""
+        """Discard the locks, and wake the waiting requests. Called when this broker is no longer
+        the leader, or when the group has no share session at this broker."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -746,8 +746,8 @@ class SharePartition:
         del self._batches[:index]
 
     def _last_terminal(self) -> int | None:
-        """Return the last offset before the first gap or the first record that may be delivered
-        again; None if there is no earlier record."""
+        """Return the last in-flight offset before the first gap and before the first record that
+        may be delivered again; None if there is no such offset."""
         found: int | None = None
         for batch in self._batches:
             if self._has_gaps and self._gaps is not None and batch.last >= self._gaps[0]:

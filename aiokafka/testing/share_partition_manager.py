@@ -145,8 +145,9 @@ class SharePartitionManager:
     # -- share partitions ----------------------------------------------------------------------
 
     def start_offset(self, group_id: str, partition: Partition) -> int:
-        """Return the first offset that a group has not finished: in the memory of the leader, else
-        as stored; -1 if the group has not read from the partition."""
+        """Return the start offset of a group in a partition, before which no record is delivered
+        again: the offset in the memory of the leader, or else by the stored state; -1 if the group
+        has not read from the partition."""
         place = (self._state.topics[partition.topic].topic_id, partition.index)
         known = self.known(partition.leader, group_id, place) if partition.leader >= 0 else None
         if known is not None:

@@ -92,8 +92,8 @@ class Transactions:
     """All transactional ids of the cluster.
 
     Transaction markers are written at once. After :meth:`pause_markers`, or while a partition has
-    no leader, a transaction stays in its Prepare state, as in a slow cluster. The methods raise
-    TransactionRefusedError for requests that Kafka rejects.
+    no leader, a transaction stays in the state PrepareCommit or PrepareAbort, as in a slow cluster.
+    The methods raise TransactionRefusedError for requests that Kafka rejects.
     """
 
     def __init__(
@@ -232,8 +232,8 @@ class Transactions:
         """Commit or abort the transaction.
 
         Args:
-            bumps_epoch: Transactions version 2 (KIP-890): every EndTxn bumps the epoch, and an
-                empty transaction can be aborted.
+            bumps_epoch: True with transaction version 2 (KIP-890): every EndTxn bumps the epoch,
+                and an empty transaction can be aborted.
 
         Returns:
             Producer id and epoch for the next transaction."""
@@ -279,8 +279,9 @@ class Transactions:
     # -- markers -------------------------------------------------------------------------------
 
     def pause_markers(self) -> None:
-        """Stop writing markers: ending transactions stay in their Prepare state, their records stay
-        unstable, and requests of the producer get CONCURRENT_TRANSACTIONS.
+        """Stop writing markers: ending transactions stay in the state PrepareCommit or
+        PrepareAbort, their records stay unstable, and requests of the producer get
+        CONCURRENT_TRANSACTIONS.
         """
         self._paused = True
 
@@ -380,8 +381,8 @@ class Transactions:
         """Return the error code for a transactional batch to a partition; 0 if it may be written.
 
         Args:
-            adds_partition: Transactions version 2 (KIP-890): the batch itself adds the partition to
-                the transaction.
+            adds_partition: True with transaction version 2 (KIP-890): the batch itself adds the
+                partition to the transaction.
         """
         place = (partition.topic, partition.index)
         try:
