@@ -30,7 +30,7 @@ __all__ = ["KafkaSource", "Lag", "batch_writer", "lag", "lag_listener", "lag_of"
 
 
 def register(spark: Any) -> None:
-    """Register the format `aiokafka` with a Spark session. Works over Spark Connect, too.
+    """Register the format `aiokafka` with a Spark session, which may be a Spark Connect session.
 
     Raises ImportError if PySpark is missing or older than 4.2.
     """
@@ -51,7 +51,8 @@ def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int]
     `app_id` is the permanent name of the query. A query with a new checkpoint needs a new name:
     otherwise it fails, because its first batches would look like repeated batches. To write a batch
     to several topics, create one writer for each topic. `options` are the options of a batch write.
-    Raises ValueError for an empty `app_id`, and for options that this function sets itself.
+    Raises ValueError for an empty `app_id`, and for the options txnAppId, txnVersion and
+    deliveryGuarantee, because this function determines them.
     """
     if not app_id:
         raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")

@@ -501,10 +501,12 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets. If a commit is running, commit the offsets of the latest call after
-        it, and drop the offsets of earlier calls.
+        """Commit these offsets. Wait up to `_COMMIT_TIMEOUT` seconds for the response, unless the
+        last commit has taken longer.
 
-        Never raises. A failure is logged, and the next call retries.
+        If a commit is already running, only store the offsets: the offsets of the latest call are
+        committed when the running commit has ended. Never raises: a failure is logged, and the next
+        call commits again.
         """
         if not offsets or offsets == self._wanted:
             return

@@ -52,7 +52,8 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of offsets in the range. It may have fewer records."""
+        """Number of offsets in the range. The range may have fewer records, for example after
+        compaction."""
         return self.until - self.start
 
 

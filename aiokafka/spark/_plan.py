@@ -172,7 +172,8 @@ class StreamPlan:
         returns `start` while there are fewer than `minOffsetsPerTrigger` new records, but not for
         longer than `maxTriggerDelay`. Unless data loss is tolerated, raises ValueError for a
         checkpoint with topics of another query, RuntimeError for missing partitions, and
-        DataLossError for an end before `start`.
+        DataLossError for an end before `start` or for deleted records at the start of a new
+        partition.
         """
         begin = from_json(start)
         end = self._end_offsets(begin)
@@ -360,9 +361,9 @@ class StreamPlan:
         """Return the start offsets of a batch. For the first batch of a query, `end` has them too:
         `end()` has stored them there, because Spark may repeat this batch after a restart.
 
-        Raises ValueError if Spark repeats a first batch whose `end` has no start offsets, because
-        another source (such as Spark's Kafka source) has made `end`, and the options give no fixed
-        start.
+        If another source (such as Spark's Kafka source) has planned the first batch, its `end` has
+        no start offsets. When Spark repeats such a batch, the start is known only if the options
+        give a fixed start: otherwise raises ValueError.
         """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)

@@ -242,8 +242,7 @@ class _Task:
         """Wait for all acknowledgements; with exactly-once, commit the transaction. Return the
         result.
 
-        If an earlier attempt has written this batch, raise NotRepeatedError if its rows were
-        different.
+        Raises NotRepeatedError if an earlier attempt at this batch has written other rows.
         """
         writer, transaction, identity = self._writer, self._transaction, self._identity
         if writer is None:

@@ -128,8 +128,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @with_short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next batch; `start` if there are no new records or, for at most
-        `maxTriggerDelay`, while there are fewer than `minOffsetsPerTrigger`."""
+        """Return the end of the next batch. If there are no new records, return `start`. With
+        fewer new records than `minOffsetsPerTrigger`, also return `start`, until
+        `maxTriggerDelay` has passed."""
         if isinstance(limit, ReadAllAvailable):
             return self._plan.end(start, None, wait=False)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets

@@ -63,7 +63,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of Kafka's records."""
-        # An invalid value of includeHeaders is an error only in `reader`.
+        # Ignore an invalid value of includeHeaders: `reader` and `streamReader` raise ValueError.
         options = {name.lower(): text for name, text in self.options.items()}
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return StructType(
@@ -104,8 +104,8 @@ class KafkaSource(DataSource):
 
     @with_short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """Return the writer for `df.writeStream`. In output mode complete, every result is
-        appended."""
+        """Return the writer for `df.writeStream`. In the output mode `complete`, the whole result
+        of each batch is appended to the topic, because a topic cannot be overwritten."""
         from aiokafka.spark.writer import KafkaStreamWriter
 
         return KafkaStreamWriter(self._write_options(schema, streaming=True))
@@ -120,10 +120,10 @@ class KafkaSource(DataSource):
 
 
 def _columns_to_read(schema: StructType) -> list[str]:
-    """Return the names of the columns: any of Kafka's columns, in any order.
+    """Return the names of the columns of `schema`: some or all of `_COLUMNS`, in any order.
 
-    Raises ValueError for other columns, for columns of another type or that are not nullable, and
-    for a schema without columns.
+    Raises ValueError for an unknown column, for a column whose type differs from the type in
+    `_COLUMNS`, for a column that is not nullable, and for a schema without columns.
     """
     for field in schema.fields:
         kind = _COLUMNS.get(field.name)

@@ -30,8 +30,10 @@ _RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
-    """The result of one task, sent to the driver: the number of written rows by topic and
-    partition. Empty if the task repeats an attempt that has succeeded.
+    """The result of one task, sent to the driver.
+
+    `counts` has the number of written rows by topic and partition. It is empty if the task repeats
+    an attempt that has succeeded; then `rows` is the number of rows that were not written again.
     """
 
     def __init__(

@@ -63,7 +63,9 @@ _S = TypeVar("_S", bound=Struct)
 _NOTHING: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False}
 """Values of required fields in an error response, by the kind of their type; numbers are 0."""
 
-_TOPIC = ("name", "topic_id")  # a message has one of these fields, depending on the version
+# Fields that `_derived` sets even if they are optional. Depending on the version, a topic in a
+# message has its name, its id, or both.
+_TOPIC = ("name", "topic_id")
 
 
 class Api:
@@ -132,8 +134,8 @@ def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
 
 
 def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
-    """Return a response with `errno` for every item of the request. The response comes from the
-    function that the API has registered by `refuses`, else from `refuse_items`.
+    """Return the error response to a request. The function that the API has registered by `refuses`
+    creates the response, or else `refuse_items`.
     """
     return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
 

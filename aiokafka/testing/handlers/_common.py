@@ -38,8 +38,8 @@ def grouped(places: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
 def leader_endpoints(
     context: RequestContext, kind: Callable[..., E], partitions: Iterable[Any]
 ) -> list[E]:
-    """Return the addresses of the current leaders in a response, as instances of `kind`
-    (KIP-951).
+    """Return the addresses of the brokers that `partitions`, which are parts of a response, name as
+    their current leaders (KIP-951). The result has instances of `kind`.
     """
     leaders = {partition.current_leader.leader_id for partition in partitions}
     return [
@@ -124,7 +124,8 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
 
 
 class Source(Protocol):
-    """What waiting requests wait for: a log, or a share partition."""
+    """A log or a share partition. It calls its subscribed wakers at every change, so that requests
+    can wait for a change."""
 
     def subscribe(self, waker: Callable[[], None]) -> None: ...
 
@@ -152,8 +153,10 @@ async def await_change(sources: Sequence[Source], deadline: float) -> None:
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
-    """Return THROTTLING_QUOTA_EXCEEDED if the client has exceeded its mutation quota and the
-    version has this error (KIP-599); else charge the changes of topics, and return 0.
+    """Return THROTTLING_QUOTA_EXCEEDED if the client has exceeded its quota of controller
+    mutations (KIP-599). Otherwise charge `changes`, a number of partitions, and return 0.
+
+    API versions before `first_version` do not have this error: their requests are only charged.
     """
     quotas = context.services.quotas
     if quotas.is_idle:

@@ -70,7 +70,8 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in features
-            if low > 0 or context.api_version >= 4  # older clients fail for 0 (KAFKA-17011)
+            # Clients with an earlier API version fail for a minimum level of 0 (KAFKA-17011).
+            if low > 0 or context.api_version >= 4
         ],
         finalized_features_epoch=context.cluster_state.features_epoch if profile.features else -1,
         finalized_features=[

@@ -88,7 +88,7 @@ def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str,
     if kind == BROKER:
         _check_broker(state, name)
         changed = {k for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
-        if not name:  # the cluster-wide defaults have changed settings only
+        if not name:  # for the cluster-wide defaults, return the changed settings only
             return {key: state.config[key] for key in sorted(changed)}, changed
         return dict(state.config), changed
     if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
@@ -247,8 +247,8 @@ def _describe(
 
 
 def _source(context: RequestContext, kind: int, name: str) -> int:
-    """Return where the value of a setting comes from if the resource does not set it: the code of
-    a changed broker setting or of a default (Kafka's ConfigSource)."""
+    """Return Kafka's ConfigSource code of a setting that the resource itself does not set. The
+    value comes from a changed broker setting, or is a default."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
     if kind == GROUP:
         inherited = GROUP_DEFAULTS[name][0]

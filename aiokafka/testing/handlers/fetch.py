@@ -221,9 +221,9 @@ def _refused(context: RequestContext, one: _PartitionRead) -> PartitionData:
 def _has_changed(one: _PartitionRead, data: PartitionData) -> bool:
     """Return whether an incremental response must include the partition (KIP-227).
 
-    Such partitions have records, an error, a diverging epoch, a preferred read replica, or a
-    changed high watermark, last stable offset or log start offset. Stores these offsets, to compare
-    them with those of the next response.
+    This is the case if the partition has records, an error, a diverging epoch or a preferred read
+    replica, or if its high watermark, last stable offset or log start offset has changed. Stores
+    these three offsets, to compare them with the offsets of the next response.
     """
     reported = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
     changed = reported != one.position.reported or bool(data.records) or one.urgent
@@ -448,8 +448,9 @@ def _look_up_offset(log: PartitionLog, timestamp: int, limit: int) -> tuple[int,
 def _old_style(
     log: PartitionLog, asked: ListOffsetsPartition, limit: int
 ) -> ListOffsetsPartitionResponse:
-    """Return the first offsets of segments up to the timestamp, the newest first, as version 0 does
-    (before KIP-79). The fake's log is one segment.
+    """Return the base offsets of the segments up to the timestamp, the newest segment first, as
+    version 0 does (before KIP-79). The fake's log is one segment. For the timestamp -1 (latest),
+    the end, `limit`, comes before the base offsets.
     """
     offsets = [limit, log.start_offset] if asked.timestamp == _LATEST else [log.start_offset]
     if len(offsets) == 2 and offsets[0] == offsets[1]:

@@ -147,7 +147,7 @@ def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePar
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=isr or partition.replicas[-1:],  # a stopped last replica stays in the ISR
+        isr_nodes=isr or partition.replicas[-1:],  # Kafka's ISR keeps the last replica that stops
         offline_replicas=[node for node in partition.replicas if node not in live],
     )
 

@@ -111,8 +111,8 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Return a response with `errno`. Before version 3, every log directory has the error; but for
-    CLUSTER_AUTHORIZATION_FAILED, the response is empty.
+    """Return a response with `errno`: from version 3 on at the top level, in earlier versions for
+    every log directory. Earlier versions report CLUSTER_AUTHORIZATION_FAILED by an empty response.
     """
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])

@@ -56,7 +56,7 @@ from aiokafka.testing.script import RequestContext
 
 @handles(SaslHandshakeRequest)
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Begin a login; without SASL, return ILLEGAL_SASL_STATE."""
+    """Begin a login. If the cluster has no SASL, return ILLEGAL_SASL_STATE."""
     session, security = context.session, context.services.security
     if session is None or security is None:
         return refuse_sasl_handshake(context, request, errors.IllegalSaslStateError.errno)
@@ -83,7 +83,7 @@ def refuse_sasl_handshake(
 def sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Handle a SASL token of the login; without SASL, return ILLEGAL_SASL_STATE."""
+    """Handle a SASL token of the login. If the cluster has no SASL, return ILLEGAL_SASL_STATE."""
     if context.session is None:
         return refuse_sasl_authenticate(context, request, errors.IllegalSaslStateError.errno)
     verdict = context.session.authenticate(request.auth_bytes)
@@ -235,8 +235,8 @@ _FIRST_WITH_REQUESTER = 3  # first version whose response has the requester of a
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal. Raises TokenRefusedError without SASL, and for a client that
-    has logged in with a token: such clients may not manage tokens."""
+    """Return the client's principal. Raises TokenRefusedError if the cluster has no SASL or if the
+    client has logged in with a token: such clients may not manage tokens."""
     session = context.session
     if session is None or session.is_by_token:
         raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed)
@@ -265,7 +265,7 @@ def _principal_parts(principal: str) -> tuple[str, str]:
 def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Create a token for the client, or for the owner in the request (KIP-48, 373)."""
+    """Create a token for the client, or for the owner in the request (KIP-48, KIP-373)."""
     owner = requester = _principal_of(context)
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"

@@ -203,7 +203,8 @@ def _described(context: RequestContext, member: ShareMember) -> Member:
 
 
 def _require_share_group(context: RequestContext, group_id: str, operation: str) -> ShareGroup:
-    """Return a share group that the client may use, at its coordinator."""
+    """Return a share group. Raises RefusedError if the cluster has no share groups, if this broker
+    is not the coordinator, if the client is not authorized, or if the group does not exist."""
     _require_share_groups(context)
     require_group(context, group_id, operation)
     group = context.services.groups.share.get(group_id)
@@ -280,7 +281,8 @@ def share_fetch(
     if epoch != FINAL and any(
         place[0] not in context.state.topics_by_id for place in session.partitions
     ):
-        # Kafka (up to 4.3) fails until the client forgets the deleted topic.
+        # Kafka (up to 4.3) returns this error until the client removes the deleted topic from its
+        # session.
         raise RefusedError(errors.UnknownError)
     settled = _acknowledge_all(context, key, acks, renews) if has_acks else {}
     if epoch == FINAL or renews:
@@ -594,8 +596,8 @@ def _acknowledge_all(
 ) -> dict[TopicIdPartition, _Acknowledged]:
     """Handle the acknowledgements of each partition; return the results.
 
-    A partition without acknowledgements has a result only if another partition has
-    acknowledgements.
+    A partition without acknowledgements has a result only if it has an error, or if another
+    partition has acknowledgements.
     """
     found: dict[TopicIdPartition, _Acknowledged] = {}
     has_any = any(acks.values())
@@ -645,7 +647,7 @@ def _acknowledge(
         raise RefusedError(errors.UnknownTopicOrPartitionError)
     partition = context.services.shares.known(context.node_id, key[0], place)
     if partition is None:
-        # The broker is not the leader, or nobody has fetched since it has become the leader.
+        # The broker is not the leader, or no member has fetched from it since it became the leader.
         raise RefusedError(errors.UnknownTopicOrPartitionError)
     partition.acknowledge(
         key[1],

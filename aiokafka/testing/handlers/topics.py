@@ -69,7 +69,7 @@ def _create_topic(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     if context.api_version < _FIRST_DEFAULTS and not assignment:
-        # Before version 4, -1 is invalid and does not mean the default.
+        # Before version 4, -1 is invalid and does not mean the default. `create_topic` rejects 0.
         numbers = max(0, numbers[0]), max(0, numbers[1])
     require(context.check_topic(topic.name))
     changes = len(assignment) or max(topic.num_partitions, 1)

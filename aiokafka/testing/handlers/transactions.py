@@ -50,7 +50,8 @@ _FIRST_FENCED_ADDING = 2
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add the requested partitions to each transaction: either all partitions, or none."""
+    """Add the requested partitions to each transaction. If one partition of a transaction is
+    invalid, none of its partitions is added."""
     return _added(
         context, request, [_add_partitions(context, wanted) for wanted in _wanted(context, request)]
     )
@@ -188,7 +189,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Write each marker to the partitions that this broker leads (KIP-98, 664)."""
+    """Write each marker to the partitions that this broker leads (KIP-98, KIP-664)."""
     return answer_items(
         request, lambda marker, topic, index: _write(context, marker, topic.name, index)
     )

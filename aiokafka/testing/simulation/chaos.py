@@ -56,7 +56,8 @@ class Faults:
         self._simulation.network.reset(line=self._line(broker))
 
     def silence(self, broker: int, *, to_broker: bool = True, to_client: bool = True) -> None:
-        """Lose the packets to and from a broker, without an error, until :meth:`heal`."""
+        """Lose the packets to a broker (`to_broker`) and from it (`to_client`), without an error,
+        until :meth:`heal`."""
         directions = [name for name, lost in (("to", to_broker), ("from", to_client)) if lost]
         self._note(f"what is sent {' and '.join(directions)} broker {broker} gets lost")
         self._line(broker).lose(to_server=to_broker, to_client=to_client)
@@ -67,8 +68,8 @@ class Faults:
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut the next connection to a broker on which one end sends its byte number `byte`,
-        counted from the connect."""
+        """Cut one connection to a broker: the first one on which one end reaches `byte` sent bytes.
+        The other end receives these bytes, then both ends get a reset."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 
@@ -147,7 +148,8 @@ class Chaos:
     #: The kinds of faults. "kill": a broker is killed. "silence", "one way": packets to and from a
     #: broker are lost, in both directions or in one. "slow": a high latency. "reset", "cut":
     #: connections are reset, or cut inside a message. "stall": some waits of the program last
-    #: longer, as on a busy machine. Others: a leader or a coordinator moves, a group is rebalanced.
+    #: longer, as on a busy machine. "leader", "coordinator": a leader or a coordinator moves.
+    #: "rebalance": a group rebalances.
     KINDS = (
         "kill",
         "silence",
@@ -199,7 +201,7 @@ class Chaos:
             self._task.result()
 
     async def happened(self, count: int) -> None:
-        """Wait until `count` faults have ended."""
+        """Wait until `count` faults have ended. If a fault fails, raise its error."""
         while self.count < count:
             if self._task is not None and self._task.done():
                 self._task.result()
@@ -226,8 +228,8 @@ class Chaos:
         await self.faults.heal(broker)
 
     async def _inflict(self, kind: str, broker: int) -> bool:
-        """Inflict a fault; return True if the fault lasts until `heal`, False if it is over at
-        once."""
+        """Inflict a fault; return True if the fault lasts until `heal`, False if it needs no
+        `heal`."""
         faults, random = self.faults, self._random
         if kind == "kill":
             await faults.kill(broker)
@@ -246,7 +248,7 @@ class Chaos:
         return True
 
     def _inflict_once(self, kind: str, broker: int) -> None:
-        """Inflict a fault that is over at once, such as a reset."""
+        """Inflict a fault that needs no `heal`, such as a reset."""
         faults, random = self.faults, self._random
         if kind == "reset":
             faults.reset(broker)

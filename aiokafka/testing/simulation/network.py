@@ -52,9 +52,9 @@ class Line:
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: The number of a byte, counted from the connect. Cut the next connection on which one end
-        #: sends its byte of this number: the other end gets the bytes up to this byte, then both
-        #: ends get a reset. None for no cut.
+        #: Number of bytes after which one connection is cut; None for no cut. The first connection
+        #: on which one end reaches this number of sent bytes is cut: the other end receives these
+        #: bytes, then both ends get a reset.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
@@ -72,7 +72,9 @@ class Line:
             sender.retransmit()
 
     def restore(self) -> None:
-        """End all faults of the line, except its latency. Lost bytes are retransmitted."""
+        """End refusals, TLS errors, cuts and losses. Lost bytes are retransmitted. The latency, the
+        bandwidth and the probability of splits do not change.
+        """
         self.refuses = False
         self.tls_error = None
         self.cut_at = None
@@ -318,8 +320,8 @@ class Network:
         """Connect to the first address of a host that accepts the connection.
 
         Raises socket.gaierror for an unknown name, ConnectionRefusedError without a server,
-        TimeoutError after two minutes of lost packets, ssl.SSLError for the line's TLS fault and
-        if only one end uses TLS.
+        TimeoutError after two minutes of lost packets, and ssl.SSLError for the line's TLS fault or
+        if only the client uses TLS. If several addresses fail, raises OSError with all error texts.
         """
         errors: list[OSError] = []
         for *_, (ip, _port) in await self.resolve(host, port):
@@ -489,7 +491,8 @@ def _is_address(name: str) -> bool:
 
 
 def first_host(host: str | Iterable[str] | None) -> str:
-    """Return the address for `create_server`'s host; 127.0.0.1 for all interfaces."""
+    """Return the address at which `create_server` listens for its argument `host`: the first of
+    several hosts, and 127.0.0.1 for all interfaces and for localhost."""
     if host is None or host == "" or host in ("0.0.0.0", "::", "localhost"):
         return _IP
     return host if isinstance(host, str) else first_host(next(iter(host), None))

@@ -61,7 +61,8 @@ class Simulation:
         """Run `main` to its end and close the loop. A simulation runs once.
 
         Raises the exception of `main`; StuckError if `main` waits and no event or timer is left;
-        VirtualTimeError after `limit_s`; BusyLoopError for a busy loop.
+        VirtualTimeError after `limit_s`; BusyLoopError if a callback runs in every turn of the
+        loop, which never waits.
 
         Raises:
             RuntimeError: the caller runs in another loop, or the simulation has run before.
