@@ -12,8 +12,8 @@
         .load()
     )
 
-Importing this package does not import pyspark or pyarrow, starts no thread and opens no socket,
-because Spark forks its workers.
+Importing this package does not import pyspark or pyarrow. It starts no thread and opens no socket,
+because Spark forks its worker processes.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ __all__ = ["Cluster", "Mirror", "open_cluster"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# A topic that the brokers do not know may have been created just now: after this number of seconds
-# it counts as missing.
+# Seconds to wait for a topic that the brokers do not know, because it may have been created just
+# now. Afterwards the topic counts as missing.
 _TOPIC_TIMEOUT = 5.0
 # The list of partitions is refreshed after this number of seconds, even if no refresh is requested.
 _DISCOVERY_INTERVAL = 1.0
@@ -231,7 +231,8 @@ class Cluster:
             await asyncio.sleep(self._options.retry_interval)
 
     def truncated_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return (end, start) as a range for each partition whose log ends before its start offset.
+        """For each partition whose log ends before the start of the query, return the range from
+        the end of the log to this start.
 
         Only partitions that are read to the end of their log are checked, and only if the start is
         a given offset, a timestamp or a committed offset.
@@ -243,8 +244,9 @@ class Cluster:
         ]
 
     def contradictory_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return (end, start) as a range for each partition for which the options set an end before
-        the start; [] if the query starts at the committed offsets of a group.
+        """For each partition for which the options set an end before the start, return the range
+        from this end to the start. Returns [] if the query starts at the committed offsets of a
+        group.
         """
         if self._uses_group():
             return []  # no contradiction: the group has read beyond the requested end

@@ -72,8 +72,8 @@ class RequestedOffset(NamedTuple):
 
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
-    """Convert `offsets`, the end of a batch, to Spark's JSON. `start` is the start of the batch, to
-    be included in the JSON; None for all batches after the first."""
+    """Convert offsets to Spark's JSON. If `offsets` is the end of the first batch, `start` is the
+    start of this batch, and the JSON includes it; otherwise `start` is None."""
     return {
         topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
@@ -133,7 +133,7 @@ def requested_offsets(
     """Return the requested start (`side` "starting") or end ("ending") of each partition.
 
     `bound.word` must not be "committed". Raises ValueError if `bound` has offsets or timestamps by
-    partition, but not for exactly `partitions`.
+    partition, and their partitions differ from `partitions`.
     """
     if bound.timestamp is not None:
         return _for_all(partitions, RequestedOffset(timestamp=bound.timestamp))
@@ -320,7 +320,8 @@ class Lag(NamedTuple):
 
 
 def lag_of(progress: Any) -> Lag:
-    """Return the lag in a `StreamingQueryProgress`, for all Kafka sources of the query."""
+    """Return the lag that a `StreamingQueryProgress`, or its JSON as a mapping, reports for all
+    Kafka sources of the query."""
     report = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     behind: dict[TopicPartition, int] = {}
     for source in report.get("sources") or ():

@@ -258,7 +258,8 @@ class StreamPlan:
         return last is not None and time.monotonic() - last < self._options.max_delay
 
     def _with_new_partitions(self, begin: Offsets, end: Offsets) -> Offsets:
-        """Return `begin`, with the first offsets of new partitions, which are only in `end`.
+        """Return `begin`, extended by the first offsets of the new partitions: those that are in
+        `end`, but not in `begin`.
 
         Deleted records at the start of a new partition are data loss: raises DataLossError, or logs
         a warning if data loss is tolerated.
@@ -283,8 +284,8 @@ class StreamPlan:
         }
 
     def _skip_deleted(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
-        """Return `begin` without deleted records, if data loss is tolerated and the batch is
-        limited.
+        """If data loss is tolerated and the batch is limited, return `begin` moved beyond deleted
+        records; otherwise return `begin`.
 
         Deleted records must not count for the limit of a batch: otherwise the query would need many
         batches without rows to pass their offsets.

@@ -363,7 +363,8 @@ async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
     """Return the Marker of the last committed transaction: the offset that `group` has committed
-    for the partition `place`, and the metadata of that offset. None if there is none.
+    for the partition `place`, and the metadata of that offset. Returns None if `group` has
+    committed no offset for `place`.
 
     Waits while an open transaction has an offset for `place` (`require_stable`), and retries after
     other retriable errors. Raises KafkaTimeoutError after `_MARKER_TIMEOUT` seconds.

@@ -73,8 +73,8 @@ class RepetitionCheck:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
-        """Raise NotRepeatedError if an earlier attempt at this batch had more tasks, which wrote
-        rows."""
+        """Raise NotRepeatedError if an earlier attempt at this batch had additional tasks that
+        wrote rows."""
         name = marker_group_prefix(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
@@ -309,6 +309,6 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
-    """Raise NotRepeatedError if an earlier attempt at this batch had more tasks, which wrote
+    """Raise NotRepeatedError if an earlier attempt at this batch had additional tasks that wrote
     rows."""
     loop_thread().run(_repetitions.check(options, ended))

@@ -35,7 +35,7 @@ __all__ = ["KafkaBatchReader", "KafkaPushdownReader", "KafkaStreamReader", "Rang
 
 
 class Ranges(InputPartition):
-    """The ranges that one Spark task reads, of one or more Kafka partitions."""
+    """The offset ranges, of one or more Kafka partitions, that one Spark task reads."""
 
     def __init__(self, value: list[PartitionRange]) -> None:
         super().__init__(value)
@@ -49,7 +49,7 @@ def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> 
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads a batch query: plans the tasks on the driver, and reads their records on executors."""
+    """Plans the tasks of a batch query on the driver, and reads their records on executors."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options

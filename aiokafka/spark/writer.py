@@ -22,8 +22,8 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Names of local properties that Spark sets for a task. A writer finds the batch, the query and the
-# query's run only there.
+# Names of local properties that Spark sets for a task. Spark passes the ids of the batch, the query
+# and the query's run to a writer only in these properties.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
@@ -77,8 +77,8 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """With exactly-once, raise NotRepeatedError if an earlier attempt at the batch had more tasks,
-    which wrote rows."""
+    """With exactly-once, raise NotRepeatedError if an earlier attempt at the batch had additional
+    tasks that wrote rows."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -111,7 +111,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     @with_short_errors
     def commit(self, messages: list[Any]) -> None:
         """Log the results when all tasks have ended. With exactly-once, raise NotRepeatedError if
-        an earlier attempt at this batch had more tasks and these wrote rows: this attempt may have
+        an earlier attempt at this batch had additional tasks that wrote rows: this attempt may have
         written the same rows again.
         """
         _check(self._options, messages)
@@ -148,7 +148,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
     @with_short_errors
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Log the results when all tasks have ended. With exactly-once, raise NotRepeatedError if
-        an earlier attempt at this batch had more tasks and these wrote rows: this attempt may have
+        an earlier attempt at this batch had additional tasks that wrote rows: this attempt may have
         written the same rows again.
         """
         _check(self._options, messages)

@@ -124,8 +124,8 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
 
 
 class Source(Protocol):
-    """A log or a share partition. It calls its subscribed wakers at every change, so that requests
-    can wait for a change."""
+    """A log or a share partition. It calls the subscribed wakers when a waiting request may be able
+    to continue."""
 
     def subscribe(self, waker: Callable[[], None]) -> None: ...
 

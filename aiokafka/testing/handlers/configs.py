@@ -383,8 +383,9 @@ def _apply(settings: dict[str, str], config: IncrementalAlterableConfig) -> None
 def list_config_resources(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List topics, brokers and loggers, and the groups and client metrics that have settings
-    (KIP-1000, KIP-1142); only the requested types, and in version 0 only client metrics.
+    """List the topics, brokers and loggers, and the groups and client metrics that have settings
+    (KIP-1000, KIP-1142). The response has only the requested types; in version 0, only client
+    metrics.
     """
     state = context.state
     brokers = [str(node) for node in state.live_nodes()]

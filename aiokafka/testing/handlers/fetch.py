@@ -332,8 +332,8 @@ def _check_log(
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
-    """Return an in-sync replica in the client's rack if this broker is in another rack; -1 if there
-    is no such replica (KIP-392).
+    """Return the broker id of an in-sync replica in the client's rack (KIP-392). Returns -1 if
+    there is none, if the client has no rack, or if this broker is in the client's rack.
     """
     nodes = context.state.nodes
     if not request.rack_id or nodes[context.node_id].rack == request.rack_id:

@@ -34,7 +34,9 @@ from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.handlers._common import grouped
 from aiokafka.testing.script import RequestContext
 
-_FIRST_NEEDING_ID = 4  # first version in which a new member gets its id, then joins (KIP-394)
+# First version in which the response to a new dynamic member has only a member id, with which the
+# member must join again (KIP-394).
+_FIRST_NEEDING_ID = 4
 _FIRST_STATIC = 5
 _FIRST_WITH_TYPE = 7
 _FIRST_SKIPPING = 9  # first version with the field SkipAssignment (KIP-814)

@@ -340,7 +340,7 @@ def _recompressed(topic: Topic, batch: Batch) -> Batch:
 
 
 def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
-    """Return the earliest and the latest timestamp that the topic allows."""
+    """Return the earliest and the latest timestamp, in milliseconds, that the topic allows."""
     if topic.setting("message.timestamp.type") != "CreateTime":
         return -_FOREVER, _FOREVER
     now = int(_clock.wall_time() * 1000)

@@ -316,8 +316,8 @@ def expire_delegation_token(
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Return the tokens, of all owners or of the owners in the request; with an authorizer, only
-    the tokens that the client may renew (KIP-48)."""
+    """Return the tokens of the owners in the request, or of all owners. With an authorizer, return
+    only the tokens that the client may renew (KIP-48)."""
     user = _principal_of(context)
     tokens = context.services.tokens.list(context.cluster_state.config)
     if request.owners is not None:
@@ -357,8 +357,8 @@ def _describe_token(context: RequestContext, token: Token) -> DescribedDelegatio
 
 @handles(DescribeAclsRequest)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Return the ACL entries that match the filter, by resource; without an authorizer, the error
-    SECURITY_DISABLED (KIP-140)."""
+    """Return the ACL entries that match the filter, grouped by resource. Without an authorizer,
+    return SECURITY_DISABLED (KIP-140)."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)

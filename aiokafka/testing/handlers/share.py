@@ -773,7 +773,7 @@ def _alter(
 def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Delete the start offsets of topics, of a group without members."""
+    """Delete the start offsets of the requested topics. The group must have no members."""
     _require_empty(context, request.group_id, "delete")
     return answer_items(request, lambda topic: _delete_topic(context, request.group_id, topic))
 

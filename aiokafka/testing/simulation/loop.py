@@ -96,7 +96,7 @@ class BusyLoopDetector:
         """Count callbacks until :meth:`end`."""
         self.is_on = True
         self._counts.clear()
-        # Override `call_soon` only while counting, so that otherwise it costs nothing.
+        # Override `call_soon` only while callbacks are counted, to keep its usual calls fast.
         setattr(self._loop, "call_soon", self._call_soon)  # noqa: B010
 
     def end(self, turns: int) -> None:
@@ -359,8 +359,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 return
 
     def _call(self, ready: deque[Any]) -> None:
-        """Run the callbacks that are ready now; callbacks that these schedule run in the next
-        turn."""
+        """Run the callbacks that are ready now. Callbacks that are scheduled meanwhile run in the
+        next turn."""
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:

@@ -141,7 +141,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[Any, ...]:
-        """A stand-in for the listening socket; empty once the server is closed."""
+        """A tuple with a stand-in for the listening socket; empty once the server is closed."""
         return (SocketInfo(self.address),) if self._is_open else ()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:

@@ -36,8 +36,8 @@ Line = Callable[[], str]
 
 
 class _Request:
-    """One request. `is_empty`: whether the timeline omits the request and its response, because it
-    is a poll (`_POLLS`) whose response has neither an error nor data."""
+    """One request. If `is_empty`, the timeline omits the request and its response: the request is a
+    poll (`_POLLS`), and the response has neither an error nor data."""
 
     def __init__(
         self,
