@@ -284,9 +284,9 @@ class Cluster:
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """Return for each partition the later of two offsets: its offset in `start`, and the offset
-        of its first record with the timestamp `millis` (since 1970) or a later one. A partition
-        without such a record starts at `end`.
+        """Return `start`, moved in each partition to the first record whose timestamp is at least
+        `millis` (since 1970), but never to a lower offset. A partition without such a record starts
+        at `end`.
         """
         tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))

@@ -243,10 +243,10 @@ def split(
 ) -> list[list[OffsetRange]]:
     """Divide ranges among tasks. Each list of the result is read by one task.
 
-    By default, each range is a task. A range is divided into several if it has more than
-    `max_records` offsets, or if there are fewer than `min_partitions` tasks; small ranges are
-    combined if there are more than `max_partitions`. The result depends only on the arguments, so a
-    repeated batch has the same tasks.
+    By default, each range is a task. A range is divided if it has more than `max_records` offsets,
+    or if there would be fewer than `min_partitions` tasks. Ranges are combined if there would be
+    more than `max_partitions` tasks. The result depends only on the arguments, so a repeated batch
+    has the same tasks.
     """
     pieces = [piece for r in ranges for piece in _divide(r, _pieces_for(r, max_records))]
     if min_partitions is not None and min_partitions > len(pieces):

@@ -89,8 +89,11 @@ def _tasks(
 
 
 class _BatchRanges(NamedTuple):
-    """What a batch query reads: its ranges, ranges of deleted records (`gone`), the first offsets
-    of partitions that are read from their first record, and the ids of the topics."""
+    """The ranges of a batch query, and the ids of its topics.
+
+    `gone` has the ranges of lost records, which are not in `ranges`. `first_offsets` has the
+    partitions that are read from their first record, with this record's offset.
+    """
 
     ranges: list[OffsetRange]
     gone: list[OffsetRange]
@@ -107,9 +110,9 @@ def _report_loss(options: ReadOptions, loss: DataLoss) -> None:
 def batch_tasks(options: ReadOptions, pushed: PushedFilters | None = None) -> list[Task]:
     """Return the tasks of a batch query. `pushed` are filters, by which the ranges are narrowed.
 
-    Raises ValueError if the options set an end before the start, and DataLossError if the log of a
-    partition ends before the requested start, so that records were lost (a warning is logged
-    instead if data loss is tolerated).
+    Raises ValueError if the options set an end before the start. Raises DataLossError if the log of
+    a partition ends before the requested start, so that records were lost. If data loss is
+    tolerated, logs a warning in place of the DataLossError.
     """
 
     async def look(cluster: Cluster) -> _BatchRanges:
@@ -170,10 +173,14 @@ class StreamPlan:
 
         Returns `start` if there are no new records: then Spark runs no batch. With `wait`, also
         returns `start` while there are fewer than `minOffsetsPerTrigger` new records, but not for
-        longer than `maxTriggerDelay`. Unless data loss is tolerated, raises ValueError for a
-        checkpoint with topics of another query, RuntimeError for missing partitions, and
-        DataLossError for an end before `start` or for deleted records at the start of a new
-        partition.
+        longer than `maxTriggerDelay`. If data loss is tolerated, the following errors are not
+        raised.
+
+        Raises:
+            ValueError: the checkpoint has topics of another query.
+            RuntimeError: partitions are missing.
+            DataLossError: an end is before `start`, or records at the start of a new partition were
+                deleted.
         """
         begin = from_json(start)
         end = self._end_offsets(begin)

@@ -267,8 +267,8 @@ class NotRepeatedError(KafkaError):
 
 
 class WrittenLaterError(KafkaError):
-    """The Marker of a task has a later batch than the batch of the query: the checkpoint is new, is
-    the checkpoint of another query, or was restored from an older copy."""
+    """The Marker of a task has a later batch than the query. The checkpoint of the query is new, or
+    belongs to another query, or was restored from an older copy."""
 
 
 def marker_group_prefix(options: WriteOptions, query: str) -> str:

@@ -319,9 +319,12 @@ class Network:
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Connect to the first address of a host that accepts the connection.
 
-        Raises socket.gaierror for an unknown name, ConnectionRefusedError without a server,
-        TimeoutError after two minutes of lost packets, and ssl.SSLError for the line's TLS fault or
-        if only the client uses TLS. If several addresses fail, raises OSError with all error texts.
+        Raises:
+            socket.gaierror: the name is unknown.
+            ConnectionRefusedError: no server listens, or the line refuses connections.
+            TimeoutError: packets were lost for two minutes.
+            ssl.SSLError: the line has a TLS fault, or only the client uses TLS.
+            OSError: several addresses failed; the text has all their errors.
         """
         errors: list[OSError] = []
         for *_, (ip, _port) in await self.resolve(host, port):

@@ -58,13 +58,13 @@ class Simulation:
         self.trace = ""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end and close the loop. A simulation runs once.
-
-        Raises the exception of `main`; StuckError if `main` waits and no event or timer is left;
-        VirtualTimeError after `limit_s`; BusyLoopError if a callback runs in every turn of the
-        loop, which never waits.
+        """Run `main` to its end, close the loop, and return the result or raise the exception of
+        `main`. A simulation runs once.
 
         Raises:
+            StuckError: `main` waits, and no event or timer is left.
+            VirtualTimeError: `main` did not end within `limit_s`.
+            BusyLoopError: a callback runs in every turn of the loop, which never waits.
             RuntimeError: the caller runs in another loop, or the simulation has run before.
         """
         try:
