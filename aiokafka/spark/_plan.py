@@ -173,10 +173,11 @@ class StreamPlan:
 
         Returns `start` if there are no new records: then Spark runs no batch. With `wait`, also
         returns `start` while there are fewer than `minOffsetsPerTrigger` new records, but not for
-        longer than `maxTriggerDelay`. If data loss is tolerated, the following errors are not
-        raised.
+        longer than `maxTriggerDelay`. If data loss is tolerated, only the first of the following
+        errors is raised.
 
         Raises:
+            ValueError: `start` has no Kafka offsets.
             ValueError: the checkpoint has topics of another query.
             RuntimeError: partitions are missing.
             DataLossError: an end is before `start`, or records at the start of a new partition were
