@@ -73,7 +73,8 @@ _LARGEST_FILE = 1024 * 1024
 
 
 class _Value(NamedTuple):
-    """A default: the option, its value, and where it was set."""
+    """A default: the option, its value, where it was set, and whether it also replaces an argument
+    of the constructor (`is_override`)."""
 
     option: Option
     value: Any
@@ -384,7 +385,7 @@ def _tls_context(texts: Mapping[str, str]) -> Any:
 def merged(role: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the options of a client, and texts that name the options from defaults.
 
-    `role` is the kind of client; `given` are the arguments of the constructor.
+    `role` is the kind of client, a key of `_CONFIGS`; `given` has the arguments of the constructor.
     """
     found: dict[str, _Value] = {}
     forced: dict[str, _Value] = {}

@@ -54,10 +54,10 @@ class Option:
     """One option: a field of a configuration class, with its public description.
 
     `default` is in public units (milliseconds), `converted_default` in internal units (seconds).
-    `java` is the name of the option in the Java client, "" if it has no such option; `when` says
-    when to change the option. `is_shown` says whether the `repr` of a configuration has the value;
-    `opening` is the start of the error text for a wrong value. `help`, `java` and `when` are
-    computed only when they are read, because few programs read them.
+    `java` is the name of the option in the Java client, "" if the Java client has no such option;
+    `when` says when to change the option. `is_shown` says whether the `repr` of a configuration
+    contains the value; `opening` is the start of the error text for a wrong value. `help`, `java`
+    and `when` are computed only when they are read, because few programs read them.
     """
 
     __slots__ = (
@@ -429,7 +429,7 @@ def option(
             created.
         help: The meaning of the option, for docstrings and the documentation.
         repr: Whether the `repr` of a configuration shows the value.
-        opening: The start of the error text, if programs may match that of aiokafka 0.14.
+        opening: The start of the error text as in aiokafka 0.14, if programs may match that text.
         annotation: The type annotation, if it is more specific than that of `kind`.
         java: The name in the Java client: by default the keyword with dots, "" if the Java client
             has no such option.
@@ -598,8 +598,8 @@ def brief(value: Any) -> str:
 
 
 def require_sendable(text: str) -> None:
-    """Raise ValueError for a string that no request can contain: longer than 32767 bytes, or not
-    encodable as UTF-8."""
+    """Raise ValueError for a string that no request can contain, because it is longer than 32767
+    bytes or cannot be encoded as UTF-8."""
     require_unicode(text)
     if len(text) * 4 > _LONGEST_TEXT and len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"it has more than {_LONGEST_TEXT} bytes")
@@ -644,10 +644,11 @@ _DEFAULTS = "aiokafka._config.defaults"
 
 
 def apply_defaults(role: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the options of a client, and texts that name the options from defaults with their
-    sources.
+    """Return the options of a client, and texts that name the options from defaults of the process
+    with their sources.
 
-    `role` is "producer", "consumer", "admin" or "client", `given` the arguments of its constructor.
+    `role` is "producer", "consumer", "share_consumer", "admin" or "client". `given` has the
+    arguments of the client's constructor.
     Raises KafkaConfigurationError if the file of defaults is not valid.
     """
     # Most programs have no defaults, and do not import the module.
@@ -768,7 +769,8 @@ def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], ty
     """Return a class decorator that adds an `_AsGiven` attribute for each option of `configs`.
 
     The keys of `configs` are attribute paths from an instance to its configuration. A `__getattr__`
-    would be shorter, but makes all attribute lookups in CPython slower (`send` by 5 %).
+    would be shorter, but in CPython it makes every attribute lookup on the instances slower
+    (`send` by 5 %).
     """
 
     def add_attributes(owner: type[C]) -> type[C]:

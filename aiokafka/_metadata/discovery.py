@@ -95,8 +95,8 @@ FATAL = (*REFUSALS, UnsupportedVersionError)
 class Discovery:
     """Gets metadata from a broker or bootstrap server.
 
-    Owns the names of the bootstrap servers, the bootstrap server that sent the known addresses, and
-    the doubted brokers, which get the request only if all others have failed.
+    Owns the names of the bootstrap servers, a text that names the bootstrap server that sent the
+    known addresses, and the doubted brokers, which get the request only if all others have failed.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -139,8 +139,8 @@ class Discovery:
             self._doubted.add(self.responder)
 
     def rebootstrap(self) -> None:
-        """Send the next refresh to the bootstrap servers first: another broker than the expected
-        one has responded at a known address (KIP-1242).
+        """Send the next refresh to the bootstrap servers first, because another broker than the
+        expected one has responded at a known address (KIP-1242).
 
         The open connections stay: their brokers were checked when they were opened.
         """
@@ -481,7 +481,8 @@ class Discovery:
         same = {connection.address}
         config = self._config
         is_direct = config.dialer is None and config.proxy_url is None
-        # With TLS, the host name matters. (A TLS transport that has ended has no `remote`.)
+        # With TLS, the host names must be equal, because TLS has checked the certificate for the
+        # name. (Besides, a TLS transport that has ended has no `remote`.)
         is_direct = is_direct and not config.security.uses_tls
         if is_direct and connection.remote is not None:
             same.add(connection.remote)

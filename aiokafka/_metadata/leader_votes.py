@@ -42,8 +42,8 @@ def _has_other_leader(seen: ClusterMetadata, cluster: ClusterMetadata, topic: st
 
 
 class LeaderVotes:
-    """Checks with several brokers who leads a partition, before records count as lost or a position
-    as invalid.
+    """Checks with several brokers which broker leads a partition. The client does this before it
+    treats records as lost or a position as invalid.
 
     A single broker may be wrong:
 

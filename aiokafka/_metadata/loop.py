@@ -66,9 +66,9 @@ class AbsenceLog:
     def __init__(self, log: SubjectLog) -> None:
         self._log = log
         self._logged: dict[str, int] = {}
-        # By topic: who sent each response that reported the topic as unknown (a broker id; None for
-        # a bootstrap server). Two responses of one broker count as two, so that the warning about
-        # the topic does not wait for brokers that do not respond.
+        # By topic: the broker id of the sender of each response that reported the topic as unknown;
+        # None for a bootstrap server. Two responses of one broker count as two, so that the warning
+        # about the topic does not wait for brokers that do not respond.
         self._denials: dict[str, list[int | None]] = {}
         self._brokers = 1
 
@@ -351,9 +351,9 @@ class MetadataLoop:
         """The loop time of the first failed refresh since the last success."""
         self._accepted_at: float | None = None
         self.asked = 0
-        """The number of refreshes so far."""
+        """The number of refreshes that were started so far."""
         self.answered = 0
-        """The number of the last successful refresh."""
+        """The value of `asked` at the last metadata response."""
         self._config = config
         self._discovery = Discovery(config)
         self._loop = asyncio.get_running_loop()

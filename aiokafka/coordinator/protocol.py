@@ -1,8 +1,8 @@
 """The encoding of subscriptions and assignments that group members exchange.
 
-The broker does not read these bytes, so any client may have written them. Versions 0 to 3 are
-written and read. A newer version is read as version 3 without the additional fields: newer versions
-only append fields.
+Other clients may have written these bytes, and the broker does not validate them. Versions 0 to 3
+are written and read. A newer version is read as version 3, and its additional fields are ignored:
+newer versions only append fields.
 """
 
 from __future__ import annotations

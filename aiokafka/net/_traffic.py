@@ -46,7 +46,8 @@ class NodeTraffic:
 class Traffic:
     """The counts of a client by node id; bootstrap servers have negative ids.
 
-    Owns the counts and the numbers of connects. Each connection updates the counts of its node.
+    Owns the NodeTraffic of each node, and the numbers of connects. Each connection updates the
+    NodeTraffic of its node.
     """
 
     def __init__(self) -> None:

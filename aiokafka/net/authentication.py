@@ -53,7 +53,8 @@ async def authenticate(
 
     `host` is the broker's name for Kerberos. Raises AuthenticationMethodNotSupported when the
     broker does not support the mechanism, AuthenticationFailedError when it rejects the
-    credentials, KafkaConnectionError (also without credentials), RequestTimedOutError.
+    credentials, KafkaConnectionError when the connection ends or the credentials cannot be fetched,
+    and RequestTimedOutError when the broker does not respond to a step within `timeout` seconds.
     """
     # Fetch the credentials in less than `timeout`. The whole connection setup ends after `timeout`,
     # and its error would not say that the credentials were late.
@@ -192,9 +193,9 @@ async def _step(
 async def _exchange_raw_tokens(
     connection: BrokerConnection, mechanism: Mechanism, timeout: float
 ) -> None:
-    """Exchange tokens without request headers, with a broker before Kafka 1.0.
+    """Exchange tokens without request headers, because the broker is older than Kafka 1.0.
 
-    Brokers before Kafka 1.0 reject credentials by closing the connection.
+    Such a broker rejects credentials by closing the connection.
     """
     token: bytes | None = mechanism.start()
     for _ in range(_MAX_SASL_STEPS):

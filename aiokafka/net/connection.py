@@ -227,7 +227,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Args:
             peer: The broker's name in messages; a `Subject` adds its fields to log lines.
-            uses_tls: With `uses_sasl`, selects the likely causes in the error of an early close.
+            client_id: The client id in the header of each request.
+            request_timeout: The default time limit of a request, in seconds.
+            max_response_bytes: The size limit of a response after the handshake.
+            uses_tls: Whether the connection uses TLS. If the broker closes the connection early,
+                `uses_tls` and `uses_sasl` determine the likely causes in the error text.
+            uses_sasl: Whether the connection uses SASL.
         """
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
@@ -422,8 +427,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return await self.send_nowait(request, version, timeout, on_response)
 
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
-        """Write a length-prefixed SASL token without a Kafka request (SaslHandshake v0); return a
-        future of the broker's token. Raises KafkaConnectionError on a closed connection.
+        """Write a length-prefixed SASL token without a Kafka request (after SaslHandshake v0);
+        return a future of the broker's token. `timeout` is in seconds. Raises KafkaConnectionError
+        on a closed connection.
         """
         if not self.is_open or self._transport is None:
             raise self.closed_error()
@@ -440,9 +446,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def admit(self) -> None:
-        """Raise the limit of responses to `max_response_bytes`: the peer is authenticated, or is
-        accepted without authentication. Until then an unknown peer cannot make the client allocate
-        much memory."""
+        """Increase the size limit of responses to `max_response_bytes`, because the peer is
+        authenticated, or is accepted without authentication. Until then the limit is small, so that
+        an unknown peer cannot make the client allocate much memory."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
@@ -457,7 +463,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._exchange.last_deadline or 0.0
 
     async def drain(self, deadline: float) -> None:
-        """Wait for the requests that are in flight now, at most until `deadline` (loop time)."""
+        """Wait for the responses to the requests that are in flight now, at most until `deadline`
+        (loop time)."""
         if waits := self.awaited():
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 

@@ -97,7 +97,8 @@ async def negotiate(
     `asked` is the version of the first request: another connection to this address may have changed
     the version in `negotiation`. A broker that does not support the version responds in version 0;
     since Kafka 2.4 this response contains the supported range. Raises RequestTimedOutError without
-    a response, KafkaConnectionError, UnsupportedVersionError.
+    a response, KafkaConnectionError for an error response or a lost connection, and
+    UnsupportedVersionError if the broker rejects version 0 as well.
     """
     for _ in range(_MAX_API_VERSIONS_REQUESTS):
         response = await answer
@@ -228,7 +229,8 @@ class Connector:
         routes that were not tried yet.
         With `may_be_0_9`, a broker that does not respond to ApiVersions is tested for Kafka 0.9.
         `expected` is the cluster id and node id that the broker checks since Kafka 4.4 (KIP-1242).
-        The `__cause__` of the error is RebootstrapRequired if another broker has responded.
+        The `__cause__` of the error is RebootstrapRequired if a broker with other ids than
+        `expected` has responded.
         Raises KafkaConnectionError with the likely reason, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
@@ -389,7 +391,8 @@ class Connector:
     async def _probe(
         self, route: Route, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return a new connection if the broker is Kafka 0.9, else None.
+        """Return a new connection if the broker is Kafka 0.9, else None. Also return None as soon
+        as `unanswered`, the future of the ApiVersions response, is done.
 
         1. On a second connection the client sends ListOffsets v0, which Kafka 0.9 supports, and
            then SaslHandshake, which only newer brokers support.

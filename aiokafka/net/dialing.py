@@ -1,4 +1,4 @@
-"""Routes to a broker: resolve its name, ask the application's dialer, connect through a proxy."""
+"""Routes to a broker: resolve its name, call the application's dialer, connect through a proxy."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class Route:
         self._proxy_ip = proxy_ip
 
     def close(self) -> None:
-        """Close the dialer's socket, unless a connection has it."""
+        """Close the dialer's socket, unless `connect` has created a transport for it."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -264,8 +264,8 @@ class Route:
             wrapped.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if wrapped is not None and options:
             try:
-                # `_with_options` has set the options before the connect, but asyncio has set
-                # TCP_NODELAY since. The socket of a dialer or proxy gets the options only here.
+                # Set the options again after `_with_options`, because asyncio has set TCP_NODELAY
+                # since. The socket of a dialer or SOCKS proxy gets the options only here.
                 _set_options(wrapped, options, self.peer)
             except BaseException:
                 transport.abort()
@@ -273,10 +273,11 @@ class Route:
         return protocol
 
     def _checked_server_hostname(self) -> str:
-        """Return the name that TLS checks. Raises KafkaConnectionError if it cannot be a name.
+        """Return the name that TLS checks. Raises KafkaConnectionError if it is not a valid host
+        name.
 
-        A resolver refuses such names, but with a dialer or a proxy nothing is resolved here. Then
-        `ssl` would raise UnicodeError, ValueError or TypeError, which callers do not treat as
+        A resolver refuses invalid names, but with a dialer or a proxy no name is resolved here.
+        Then `ssl` would raise UnicodeError, ValueError or TypeError, which callers do not treat as
         failures to connect.
         """
         name = self._server_hostname

@@ -32,9 +32,9 @@ __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# A broker responds in order, so a late response delays all later responses. After this many seconds
-# without a response (or half of the request timeout, if that is shorter), new requests use a new
-# connection.
+# A broker responds in order, so a late response delays all later responses. If requests are in
+# flight and no response arrives for this many seconds (or half of the request timeout, if that is
+# shorter), new requests use a new connection.
 _LONGEST_SILENCE = 10.0
 
 # Shortest interval in seconds between two checks for idle connections.
@@ -51,8 +51,8 @@ class ConnectionGroup(enum.IntEnum):
 
     A broker responds to the requests of a connection in order, so requests with late responses
     (JoinGroup, Fetch) have their own connections. OFFSETS is for OffsetCommit and OffsetFetch while
-    a JoinGroup waits on COORDINATION. HEARTBEAT is for heartbeats while COORDINATION gets no
-    responses.
+    a JoinGroup waits on COORDINATION. HEARTBEAT is for a heartbeat that is sent again because
+    COORDINATION has received no response to the first one.
     """
 
     DEFAULT = 0
@@ -66,8 +66,8 @@ _PURPOSES = tuple(map(int, ConnectionGroup))
 
 
 class Endpoint:
-    """The address of a node, its name in messages (`label`), and the source of the address
-    (`origin`), which errors name until a connect succeeds."""
+    """The address of a node, its name in messages (`label`), and a text about the source of the
+    address (`origin`). Errors contain `origin` until a connect succeeds."""
 
     __slots__ = ("address", "label", "origin")
 
@@ -217,8 +217,8 @@ class ConnectionPool:
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
     def is_unreachable(self, node_id: int) -> bool:
-        """Return whether the node has no open DEFAULT connection, and its last connect has failed
-        or a backoff has not ended."""
+        """Return True if the node has no open DEFAULT connection, and either its last connect has
+        failed or its backoff has not ended."""
         node = self._nodes.get(node_id)
         if node is None or self.find(node_id) is not None:
             return False
@@ -229,8 +229,9 @@ class ConnectionPool:
 
         Concurrent callers share the attempt, and cancelling one caller does not end the attempt.
         The attempt starts after the node's backoff and ends within the connection setup timeout.
-        Raises what `Connector.open` raises, as a new exception for each caller, and
-        IllegalStateError after `close()`.
+        Raises what `Connector.open` raises, as a new exception for each caller,
+        KafkaConnectionError if the address of the node is unknown, and IllegalStateError after
+        `close()`.
         """
         connection = self.usable(node_id, purpose)
         return connection if connection is not None else await self.connect(node_id, purpose)
@@ -279,8 +280,8 @@ class ConnectionPool:
             self._follow(key, attempt)
 
     def leave_all(self, why: str) -> None:
-        """Close the connections to all brokers, because their host names may resolve to other IP
-        addresses now.
+        """Close the connections to all brokers, because they lead to another cluster than the
+        metadata, or because host names may resolve to other IP addresses now.
 
         Connections to the new IP addresses are closed as well; the next request connects again.
         """
@@ -302,7 +303,8 @@ class ConnectionPool:
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
         """Make the connection to a bootstrap server the DEFAULT connection to the broker `node_id`,
-        which has the same address. Close it if the broker has another open connection."""
+        which has the same address. Close the bootstrap connection if the broker already has an open
+        DEFAULT connection."""
         connection = self._open.pop((bootstrap_id, ConnectionGroup.DEFAULT), None)
         node = self._nodes.pop(bootstrap_id, None)
         if connection is None or node is None:
@@ -363,8 +365,9 @@ class ConnectionPool:
     def connect(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
-        """Connect as `get()` does, but return a future, which may be cancelled. Raises
-        IllegalStateError after `close()`."""
+        """Connect as `get()` does, but return a future, which may be cancelled. The call itself
+        raises KafkaConnectionError if the address of the node is unknown, and IllegalStateError
+        after `close()`; other errors are set on the future."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
@@ -398,8 +401,8 @@ class ConnectionPool:
         return endpoint is not None and connection.address != endpoint.address
 
     def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
-        """Remove the closed connection of `key`, and begin a backoff from the time of its end: some
-        brokers accept connections and close them at once."""
+        """Remove the closed connection of `key`. Begin a backoff at the time when the connection
+        was closed, because some brokers accept connections and close them at once."""
         lost = self._open.pop(key, None)
         if lost is not None:
             # Use `peek()`, because only a failed connect increases the backoff.

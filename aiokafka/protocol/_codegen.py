@@ -178,7 +178,8 @@ class _EncoderWriter(Source):
         super().__init__(scope)
         self.version = version
         self.flexible = flexible
-        # The queued run: the `struct` code and expression of each value.
+        # The queued run of consecutive fixed-width values, which `flush` writes as one call: the
+        # `struct` code and expression of each value.
         self._run: list[tuple[str, str]] = []
 
     # -- runs of fixed-width values
@@ -187,7 +188,7 @@ class _EncoderWriter(Source):
         self._run.append((code, expression))
 
     def flush(self) -> None:
-        """Write the one call that packs every value queued since the last flush."""
+        """Write one call that packs all values queued since the last flush."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -387,8 +388,9 @@ class _DecoderWriter(Source):
         super().__init__(scope)
         self.version = version
         self.flexible = flexible
-        # The queued run: an array of integers at its start, then the `struct` code and target of
-        # each fixed-width field, then lines that use the targets.
+        # The queued run, which `flush` writes as one call: an array of integers at its start, then
+        # the `struct` code and target of each consecutive fixed-width field, then lines that use
+        # the targets.
         self._integers: tuple[str, str, str] | None = None
         self._run: list[tuple[str, str]] = []
         self._after: list[str] = []
@@ -399,7 +401,7 @@ class _DecoderWriter(Source):
         self._run.append((code, target))
 
     def flush(self) -> None:
-        """Write the one call that reads every field queued since the last flush."""
+        """Write one call that reads all fields queued since the last flush."""
         codes = "".join(code for code, _ in self._run)
         targets = [target for _, target in self._run]
         size = packing(codes).size

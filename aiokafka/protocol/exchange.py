@@ -62,8 +62,8 @@ def is_flexible(request: type[Request[Any]], version: int) -> bool:
 def has_response_tags(request: type[Request[Any]], version: int) -> bool:
     """Return whether the response header has tagged fields.
 
-    The header of an ApiVersions response never has them: the client does not know the broker's
-    versions yet (KIP-511).
+    The header of an ApiVersions response never has tagged fields, because the client does not know
+    the broker's versions yet (KIP-511).
     """
     return request.API_KEY != API_VERSIONS_KEY and is_flexible(request, version)
 

@@ -80,8 +80,8 @@ class BrokerVersions:
 
     @property
     def release(self) -> tuple[int, int, int]:
-        """The newest Kafka release that the API versions of the broker show. 2.4 for all later
-        releases."""
+        """The Kafka release of the broker, as far as its API versions show it: 2.4 for 2.4 and all
+        later releases."""
         for release, api_key, version in _RELEASES:
             if self.api_versions.get(api_key, (0, -1))[1] >= version:
                 return release
@@ -154,7 +154,8 @@ _FIRST = """
 # The API keys that exist only in KRaft mode.
 _OF_KRAFT = frozenset((55, 64, 71, 72, 74, 75, 80, 81))
 
-# In ZooKeeper mode brokers had these APIs in earlier releases than in KRaft mode (since 2.8).
+# The first releases whose KRaft brokers have these APIs, for APIs that earlier releases had only in
+# ZooKeeper mode. KRaft mode exists since 2.8.
 _FIRST_WITH_KRAFT = """
 3.0    22 24 25 26 28 29 30 31 33 37 43 45 46 48 57
 3.5    50 51

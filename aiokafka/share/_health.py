@@ -42,8 +42,8 @@ class ShareHealthMonitor:
     """Derives the state of a share consumer from its membership, share sessions and tasks.
 
     Owns: the state and its history; the override of the state while the consumer is new, starting
-    or closed. After a change, other objects of the consumer call `look()`. The fetcher and the task
-    owner are created after the monitor, so they are set by `begin()`.
+    or closed. Other objects of the consumer call `look()` after a change that may affect the state.
+    The fetcher and the task owner are created after the monitor, so they are set by `begin()`.
     """
 
     _fetcher: ShareFetcher
@@ -161,7 +161,7 @@ class ShareHealthMonitor:
         for health in self._fetcher.node_healths():
             outage = health.outage(now) or health.throttle(now)
             if outage is not None:
-                is_logged = outage.error is not None  # by NodeHealth
+                is_logged = outage.error is not None  # NodeHealth has logged the error
                 yield Stall(
                     "records of", outage.since, outage.error, 0.0, outage.text, None, is_logged
                 )

@@ -33,7 +33,7 @@ class ShareMeter:
 
     def __init__(self, log: SubjectLog, config: ShareConsumerConfig) -> None:
         collector = config.metrics_collector
-        # Do not call a collector whose type is a base class: its methods do nothing.
+        # Do not call a collector of one of these base classes, whose methods do nothing.
         self._collector = None if type(collector) in _NO_COLLECTORS else collector
         self._guard = Guard(log, "the metrics collector")
         self._loop = asyncio.get_running_loop()
@@ -138,8 +138,8 @@ def read_share_consumer(
     buffer: ShareBuffer,
     now: float,
 ) -> MetricsSnapshot:
-    """Return all metrics of a share consumer. `now`: the present loop time, for the time since the
-    last heartbeat."""
+    """Return all metrics of a share consumer. `now`: the current loop time, for the metric of the
+    time since the last heartbeat."""
     # Imported here, because dataclasses are slow to import.
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.metrics._values import GroupWriter

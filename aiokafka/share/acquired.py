@@ -140,11 +140,12 @@ class Acquisition:
         self._renewed: dict[int, float] = {}
 
     def deliver(self, count: int) -> None:
-        """Count records that the application gets."""
+        """Add records that the application gets to `unsettled`."""
         self.unsettled += count
 
     def settle(self, count: int) -> None:
-        """Count records that need no acknowledgement any more."""
+        """Subtract records from `unsettled`: their acknowledgement has its outcome, or they need
+        none any more."""
         self.unsettled -= count
 
     def renew(self, offset: int, expires_at: float) -> None:
@@ -179,10 +180,10 @@ class Acquisition:
 
 
 class Acknowledgement:
-    """An acknowledgement of the offsets from `first` to `last`, which have the same type.
+    """An acknowledgement of the offsets from `first` to `last`, all with the same type.
 
-    `owner`: all acknowledgements of the consumer. `is_delivered`: whether the application got the
-    records, unlike gaps and unreadable batches.
+    `owner`: the `Acknowledgements` of the consumer. `is_delivered`: whether the application got the
+    records; False for gaps and unreadable batches.
     """
 
     __slots__ = ("acquisition", "first", "is_delivered", "last", "number", "owner", "type")
@@ -263,7 +264,7 @@ def acknowledgement_batches(ordered: Iterable[Acknowledgement]) -> list[Acknowle
 
 
 OutcomeCallback = Callable[[TopicPartition, list[int], KafkaError | None], object]
-"""Called with a partition, the acknowledged offsets, and the error; None after a success."""
+"""Called with a partition, the acknowledged offsets, and the error (None after a success)."""
 
 Outcomes = dict[TopicPartition, KafkaError | None]
 
@@ -288,7 +289,7 @@ class Acknowledgements:
 
     1. `acknowledge()` creates an acknowledgement, and the NodeShareSession of its broker queues it.
     2. The session sends it with ShareFetch or ShareAcknowledge.
-    3. `settle()` reports the outcome. An acknowledgement whose lock was lost is settled in step 1.
+    3. `settle()` reports the outcome. If the lock is already lost, step 1 calls `settle()`.
     """
 
     def __init__(self, subject: str, meter: ShareMeter) -> None:
@@ -321,8 +322,8 @@ class Acknowledgements:
         self._callback = callback
 
     def acknowledge(self, acquisition: Acquisition, first: int, last: int, type_: int) -> None:
-        """Acknowledge records that the application got. Consecutive records that are acknowledged
-        one after the other have one acknowledgement."""
+        """Acknowledge records that the application got. If the previous acknowledgement of the
+        acquisition is still queued, ends before `first`, and has the same type, extend it."""
         growing = acquisition.growing
         if growing is not None and growing.last + 1 == first and growing.type == type_:
             growing.last = last

@@ -35,8 +35,8 @@ AcquiredRange = tuple[int, int, int]
 
 
 class RejectRecord(Exception):
-    """Raised by the application while it processes or deserializes a record: reject the record, so
-    that it is not delivered again."""
+    """Raised by a handler or deserializer of the application to reject a record, so that the record
+    is not delivered again."""
 
 
 class AcquiredRecordSet:
@@ -116,8 +116,8 @@ class AcquiredRecordSet:
         return found
 
     def _take_ahead(self, limit: int) -> list[ShareRecord[Any, Any]]:
-        """Return acquired records of `_ahead`, and acknowledge the gaps before and between them.
-        An empty `_ahead` is the end of the record set."""
+        """Return acquired records of `_ahead`, and acknowledge the gaps before and between them. If
+        `_ahead` is empty, the record set has no more records, and the remaining ranges are gaps."""
         found: list[ShareRecord[Any, Any]] = []
         is_end = not self._ahead
         while self._ranges and (self._ahead or is_end) and len(found) < limit:
@@ -167,7 +167,7 @@ class ShareBuffer:
     for records.
 
     The acquisition locks of buffered records expire. So records are acquired only under two
-    conditions: the buffer is empty, and a call waits for records or has returned none.
+    conditions: the buffer is empty, and a call waits for records or has just returned no records.
 
     Owns: the record sets in the order of arrival; records that calls have put back; errors to
     raise; `demand`, the number of records to acquire; `expired`, a count of records whose lock
@@ -197,8 +197,8 @@ class ShareBuffer:
         return sum(each.nbytes for each in self._sets)
 
     def add(self, fetched: Iterable[AcquiredRecordSet]) -> None:
-        """Add the record sets of one response, and wake the waiting calls. After a response without
-        records, more are wanted only if a call waits."""
+        """Add the record sets of one response, and wake the waiting calls. If the response has no
+        records, `demand` becomes that of the waiting calls, and 0 if no call waits."""
         before = len(self._sets)
         self._sets.extend(fetched)
         self.demand = 0 if len(self._sets) > before else max(self._waiting.values(), default=0)
@@ -236,7 +236,8 @@ class ShareBuffer:
         self.arrived.notify()
 
     def take(self, limit: int) -> list[Run]:
-        """Return up to `limit` records. Only records that were put back may be deserialized.
+        """Return up to `limit` records. Their keys and values are bytes, except those of records
+        that were put back after deserialization.
 
         Records before an error (of a broker, or of an unreadable batch) are returned first; the
         next call raises the error.
@@ -300,6 +301,6 @@ class ShareBuffer:
     def want(self, demand: int) -> None:
         """Acquire up to `demand` records, even if no call waits for them."""
         self.demand = max(self.demand, demand)
-        # Notify even if the demand is the same: while the buffer had an error or a returned record,
-        # the sessions did not fetch for this demand, and nothing else would wake them.
+        # Notify even if the demand is the same: while the buffer had an error or a record that was
+        # put back, the sessions did not fetch for this demand, and nothing else would wake them.
         self.wanted.notify()

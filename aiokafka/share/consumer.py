@@ -340,7 +340,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             self._interception = _interception(config)
             self._is_plain = self._interception is None and self._deserializers.is_empty
         self._explicit = self._acknowledgements if config.is_explicit else None
-        """The acknowledgements, while the application may acknowledge records."""
+        """The same as `_acknowledgements` while `acknowledge()` is allowed; None with implicit
+        acknowledgement, and after `stop()`."""
         self._topics = given_topics
         self._left_topics: frozenset[str] = frozenset()
         self._is_started = False
@@ -450,9 +451,9 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         Calls of `process()` start no more handlers. Running handlers have most of `timeout` to end;
         then they are cancelled, and their records are released. If a handler calls `stop()`, its
         own record is released, too, because the handler has not returned. Takes `timeout` seconds
-        at most (None: ten), and one second to close. Waiting readers get ConsumerStoppedError at
-        once. Concurrent calls return together; a second call does nothing, or continues the work of
-        a cancelled call.
+        at most (None: ten), and one second to close. A waiting `getone()` raises
+        ConsumerStoppedError at once, a waiting `getmany()` returns `{}`. Concurrent calls return
+        together. A later call does nothing, unless it continues the work of a cancelled call.
 
         With implicit acknowledgement, the records that each task got last are accepted in two
         cases: the task has ended without an exception, or the task calls `stop()` outside the
@@ -548,7 +549,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         no longer subscribed can still be acknowledged; their buffered records are released.
 
         Raises TypeError if `topics` is not a list, tuple or set of names, ValueError if it is
-        empty, or for a name that no topic can have.
+        empty, or for a name that no topic can have, and ConsumerStoppedError after `stop()`.
         """
         names = topic_names(topics)
         if not names:
@@ -557,7 +558,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
     def unsubscribe(self) -> None:
         """Drop the subscription: in the background, send the pending acknowledgements, and leave
-        the group. Acquired records can still be acknowledged."""
+        the group. Acquired records can still be acknowledged. Raises ConsumerStoppedError after
+        `stop()`."""
         self._change_topics(frozenset())
 
     def subscription(self) -> frozenset[str]:
@@ -581,9 +583,11 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         With implicit acknowledgement, accepts the records that this task got from its previous
         call. A cancelled call consumes nothing.
 
-        Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
-        for an unreadable record; TopicAuthorizationFailedError, GroupAuthorizationFailedError; any
-        error of the broker that is not retriable. After an error the next call continues.
+        Raises ConsumerStoppedError when stopped; IllegalStateError if the consumer is not started,
+        or has no subscription; RecordDeserializationError, CorruptRecordError and
+        UnsupportedCodecError for unreadable records; TopicAuthorizationFailedError and
+        GroupAuthorizationFailedError; any other error of the broker that is not retriable. After an
+        error of a record the next call continues with the following records.
         """
         await self._begin_call()
         with self._undecodable():
@@ -594,16 +598,16 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ShareRecord[KT, VT]]]:
-        """Return the acquired records of each partition. If there are none, wait for records for
-        `timeout_ms` (0 or less: do not wait).
+        """Return the acquired records of each partition. If there are none, wait for records, at
+        most `timeout_ms` milliseconds (0 or less: do not wait).
 
         Returns at most `max_records` (default and maximum: `max_poll_records`), and `{}` if no
         records arrive in time, or when `stop()` is called. Acknowledges like `getone()`. A
         cancelled call consumes nothing.
 
         Raises ValueError or TypeError for a wrong `max_records` or `timeout_ms`, and the errors of
-        `getone()`.
-        Records before an error are returned first; the next call raises the error.
+        `getone()`, except ConsumerStoppedError while it waits. Records before an error are returned
+        first; the next call raises the error.
         """
         limit = min(record_limit(max_records, None), self._given.max_poll_records)
         if limit < 0:
@@ -775,7 +779,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         try:
             growing = record._acquisition.growing
         except AttributeError:
-            growing = None  # no ShareRecord, or a copy of one
+            growing = None  # not a ShareRecord, or a copy that has no acquisition
         if (
             growing is not None
             and growing.type is type
@@ -783,8 +787,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
             and growing.owner is self._explicit
             and record._close()
         ):
-            # The usual case, without another method call: the record follows the record that was
-            # acknowledged last.
+            # The usual case is handled here, without another method call: the record follows the
+            # record that was acknowledged last.
             growing.last += 1
             return
         if not self._given.is_explicit:
@@ -864,7 +868,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
         Takes `default_api_timeout_ms` at most, then raises KafkaTimeoutError. After a timeout or a
         cancellation, the acknowledgements are still sent, and the next `commit()` returns their
-        outcomes. Raises ConsumerStoppedError after `stop()`.
+        outcomes. Raises ConsumerStoppedError after `stop()`, IllegalStateError before `start()`.
         """
         self._check_can_read()
         self._accept_delivered()
@@ -1000,8 +1004,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
 
 
 class _Failure:
-    """Called with the error that ended a background task: wakes all waiting calls, which raise
-    it."""
+    """Called with the error that ended a background task: wakes all waiting calls, so that they
+    raise the error."""
 
     def __init__(
         self, buffer: ShareBuffer, membership: ShareMembership, monitor: ShareHealthMonitor

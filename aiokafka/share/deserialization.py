@@ -27,16 +27,17 @@ __all__ = ["Deserializers"]
 
 log = logging.getLogger("aiokafka.share")
 
-# Results of these types are no awaitables, so they need no check.
+# Results of these types are not awaitable, so they need no check by `isawaitable`.
 _PLAIN = frozenset({type(None), bool, bytes, dict, float, int, list, str})
 
 
 class Deserializers:
     """The deserializers of a share consumer.
 
-    A call takes the records from the buffer before it deserializes them. If the call is cancelled
-    while a deserializer waits, it puts the records back. This is possible because acquired records
-    are independent of each other: a share consumer has no position in the partition.
+    `getone()` and `getmany()` take records from the buffer before they deserialize the records. If
+    a call is cancelled while a deserializer waits, it puts the records back. This is possible
+    because acquired records are independent of each other: a share consumer has no position in the
+    partition.
     """
 
     def __init__(

@@ -53,8 +53,8 @@ _SHORTEST_INTERVAL = 0.01
 # group. The usual timeout is two heartbeat intervals.
 _SHORTEST_LIMIT = 5.0
 
-# Estimate of the session timeout, as a multiple of the heartbeat interval, by the broker's default
-# values (45 s and 5 s): brokers report only the interval.
+# The session timeout is estimated as this multiple of the heartbeat interval, because brokers
+# report only the interval. The brokers' defaults are 45 s and 5 s.
 _BEATS_IN_A_SESSION = 9
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
@@ -85,9 +85,9 @@ _TRANSITIONS = {
 class ShareMembership:
     """Joins the group, sends heartbeats, and passes the assignment to the ShareFetcher.
 
-    The coordinator may assign a partition to several members, and moves partitions without waiting
-    for anybody. A member that loses a partition keeps its acquired records, and acknowledges them
-    until their locks expire. So an assignment needs no reconciliation.
+    The coordinator may assign a partition to several members, and moves a partition without waiting
+    until its members have revoked it. A member that loses a partition keeps its acquired records,
+    and may acknowledge them until their locks expire. So an assignment needs no reconciliation.
 
     Owns: the state; the member id, generated here and kept for all memberships; the member epoch;
     the assignment; the subscription; the error that ended the membership.

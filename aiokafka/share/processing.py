@@ -42,8 +42,8 @@ Handler = Callable[[ShareRecord[Any, Any]], Awaitable[object] | object]
 
 # Renew a lock when this part of its timeout is left: early enough to repeat a failed renewal.
 _RENEW_AT = 1 / 2
-# Renew all locks together that are due within this part of the timeout, so that a thousand records
-# that arrived one after the other need few requests.
+# When one renewal is due, also renew the locks whose renewal is due within this part of the lock's
+# timeout. So a thousand records that arrived one after the other need few requests.
 _TOGETHER = 1 / 8
 _SHORTEST_PAUSE = 0.01
 
@@ -148,8 +148,8 @@ class Processing(AbstractAsyncContextManager[ShareRecord[KT, VT]], Generic[KT, V
 
 
 def outcome_type(kind: type[BaseException] | None) -> AcknowledgeType:
-    """Return how to acknowledge a record whose processing ended with an exception of this class, or
-    without one."""
+    """Return how to acknowledge a record whose processing ended with an exception of the class
+    `kind`, or without an exception (None)."""
     if kind is None:
         return AcknowledgeType.ACCEPT
     return AcknowledgeType.REJECT if issubclass(kind, RejectRecord) else AcknowledgeType.RELEASE
@@ -244,8 +244,8 @@ class ShareProcessor:
 
     @contextlib.contextmanager
     def stopping(self) -> Iterator[None]:
-        """Return a context manager for a call of `stop()`. If the calling task is a handler,
-        `drain()` does not wait for this task in the block."""
+        """Return a context manager for the duration of a call of `stop()`. If a handler calls
+        `stop()`, `drain()` does not wait for that handler's task."""
         caller = asyncio.current_task()
         if caller is None or caller not in self._running:
             yield
@@ -281,7 +281,8 @@ class ShareProcessor:
 
     def _start_handlers(self) -> None:
         """Start handlers for the waiting records, and for the delayed records that are due."""
-        # Raise before a record is taken: no task would release the record.
+        # Raise the error of a failed task before a record is taken from the queue, because no task
+        # would release that record.
         self._tasks.check()
         while self._delayed and self._delayed[0][0] <= self._loop.time():
             self._waiting.append(heapq.heappop(self._delayed)[2])

@@ -90,9 +90,9 @@ _MAX_OFFSET = 2**63 - 1
 class ShareSession:
     """The epoch of the share session with one broker, and its partitions. No I/O.
 
-    A request with epoch 0 opens a session, and replaces an earlier one; the following requests
-    count the epoch up, and -1 closes the session, which releases the acquired records. The first
-    request of a session cannot have acknowledgements.
+    A request with epoch 0 opens a session, and replaces an earlier one. Each following request
+    increments the epoch. A request with epoch -1 closes the session, and the broker releases the
+    acquired records. The first request of a session cannot have acknowledgements.
 
     Owns: `epoch`, of the next request; `known`, the partitions that the broker's session has, with
     their names.
@@ -113,7 +113,8 @@ class ShareSession:
         self.known.clear()
 
     def advance(self) -> None:
-        """Count a request that the broker has accepted."""
+        """Increment the epoch, because the broker has accepted a request. The epoch after the
+        largest one is 1."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def fetch_request(
@@ -193,13 +194,13 @@ class NodeShareSession:
     1. Close the session, with all acknowledgements, when the consumer stops, or if the broker leads
        no partition of this member any more and all records are acknowledged.
     2. Send ShareAcknowledge: if a `commit()` waits, for a RENEW (a fetch must not have one), for
-       partitions that are not fetched any more, or after `_LINGER` if no fetch is due.
+       partitions that are not fetched now, or after `_LINGER` if no fetch is due.
     3. Send ShareFetch, with the other acknowledgements, if the application wants records.
 
-    A session is lost if its connection closes, a request has no response, or the broker does not
-    know the session. Then the outcome of the acknowledgements in flight is unknown: the broker may
-    have applied them, otherwise it delivers the records again. All acknowledgements of records of
-    the session fail, also later ones.
+    A session is lost if its connection closes, a request gets no response, or the broker rejects
+    the whole request, for example because it does not know the session. Then the outcome of the
+    acknowledgements in flight is unknown: the broker may have applied them, otherwise it delivers
+    the records again. All acknowledgements of the session's records fail, including later ones.
 
     Acquisition locks count from the moment when the request was sent: a broker acquires or renews
     at any time between the request and the response. It delays the response for seconds if it
@@ -449,14 +450,16 @@ class NodeShareSession:
 
     async def _close_session(self) -> None:
         """Close the session: the broker releases the records that are not acknowledged."""
-        # Otherwise a call could return records that the broker has already released.
+        # Drop the buffered records first: otherwise a call could return records that the broker has
+        # already released.
         self._fetcher.buffer.drop(self)
         if self.session.is_open and self._connection is not None and self._connection.is_open:
             await self._acknowledge(is_last=True)
         self._lose(InvalidRecordState("the share session was closed"))
 
     def _fail_request(self, sent: Iterable[Acknowledgement], error: KafkaError) -> None:
-        """Handle a request without a response: the broker may have processed it, or not."""
+        """Handle a request that got no response: it is unknown whether the broker has processed
+        it."""
         self.health.note(error)
         self._fetcher.acknowledgements.settle(sent, error)
         self._lose(error)
@@ -508,7 +511,7 @@ class NodeShareSession:
         if not (is_transient(error) or isinstance(error, _SESSION_ERRORS)):
             self._fetcher.meter.fetch_failed(self._partitions.values(), error)
             self._fetcher.buffer.fail(renewed(error))
-        # Open the next session after a backoff: the broker may reject this one, too.
+        # Open the next session after a backoff, because the broker may reject that session, too.
         self._pause()
         return False
 

@@ -10,8 +10,8 @@ moves partitions along shortest chains until there is no such chain.
 Members with a rack should get partitions with a replica in their rack (KIP-881): such a partition
 is a match. Evenness takes precedence over racks, and racks over ownership, as in the Java client.
 An even assignment has as many matches as possible when no cycle of moves adds a match. In a cycle,
-each member receives and gives one partition. A chain from one member to another with one partition
-less is also a cycle: it exchanges the loads of the two members.
+each member receives and gives one partition. A chain that ends at a member with one partition less
+than its first member counts as a cycle, too: it only exchanges the loads of these two members.
 
 Partitions with the same subscribers and racks are interchangeable, so the searches run over groups
 of partitions.
@@ -176,9 +176,10 @@ def balance(
 
 
 _MOST_EDGES = 3_000
-"""A search for exchanges between racks takes about 0.1 s with this number of edges, and four times
-as long with twice as many; the event loop of the leader waits meanwhile. If all members have the
-same subscription, there are far fewer edges, even with many members."""
+"""`match_racks()` searches for exchanges between racks only in graphs with at most this number of
+edges. The search blocks the event loop of the leader: for about 0.1 s with this number, and four
+times as long with twice as many. If all members have the same subscription, there are far fewer
+edges, even with many members."""
 
 
 class _Sharing:
@@ -228,7 +229,7 @@ class _Sharing:
     def remember(
         self, owned: Mapping[str, Iterable[TopicPartition]], claims: Mapping[str, Claim]
     ) -> None:
-        """Note the partitions that each member claims, but does not own any more."""
+        """Store the partitions that each member claims, but does not own any more."""
         for member, name in enumerate(self.names):
             if name in claims:
                 former = set(claims[name].partitions).difference(owned[name])
@@ -332,11 +333,11 @@ class _Sharing:
     def _find_chain(
         self, poorest: list[int], open_members: set[int]
     ) -> tuple[list[tuple[int, int, int]], set[int]]:
-        """Search for a member that can give a partition to one of `poorest`, the members with the
-        least load, by a chain of moves, and has at least two partitions more than they have.
+        """Search for a shortest chain of moves that ends at one of `poorest`, the members with the
+        least load, and begins at a member with at least two partitions more than they have.
 
-        Return the moves (giver, taker, group) of a shortest chain, from that member on, and the
-        members seen; no moves if there is no such member.
+        Return the moves (giver, taker, group) from the first member on, and all members that the
+        search has reached; no moves if there is no such chain.
         """
         enough = self.load[poorest[0]] + 2
         came: dict[int, tuple[int, int] | None] = dict.fromkeys(poorest)
@@ -437,9 +438,9 @@ class _Sharing:
     def _chain(
         self, cycle: Sequence[int], members: Mapping[int, Sequence[int]]
     ) -> list[tuple[int, int, int]]:
-        """Return the moves (giver, taker, group) of a cycle, for one member of each of its nodes.
-        Return no moves if no member of a node has a partition of the group that follows in the
-        cycle."""
+        """Return the moves (giver, taker, group) of a cycle, with one member for each of its nodes
+        of members. Return no moves if no member of such a node has a partition of the group that
+        follows the node in the cycle."""
         following = dict(zip(cycle, [*cycle[1:], *cycle[:1]], strict=True))
         chosen = {}
         for node, group in following.items():
@@ -472,7 +473,7 @@ class _Sharing:
 
 def _negative_cycles(edges: Sequence[tuple[int, int, int]]) -> list[list[int]]:
     """Return cycles whose costs are negative in sum (Bellman and Ford), each as its nodes in order.
-    The cycles have no node in common. An empty list if there is no such cycle.
+    The cycles have no node in common. Return an empty list if there is no such cycle.
 
     `edges`: (start, end, cost).
     """
@@ -487,7 +488,8 @@ def _negative_cycles(edges: Sequence[tuple[int, int, int]]) -> list[list[int]]:
                 cost[end] = cost[start] + more
                 came[end] = start
                 is_changed = True
-        # Nodes whose costs come from each other, in a circle, make each other ever cheaper.
+        # `came` has for each node the node before it on the cheapest path. If these links form a
+        # cycle, the costs along the cycle are negative in sum.
         checked: set[int] = set()
         for first in came:
             path: dict[int, None] = {}

@@ -27,8 +27,8 @@ class Either:
     """A method that can also be called on the class, where it uses one shared instance.
 
     In aiokafka 0.14 all methods of assignors are class methods: a program may call them on the
-    class, and an overriding class method may call them by `super()`. Such calls share the state of
-    one instance. A consumer makes its own instance if possible.
+    class, and an overriding class method may call them by `super()`. All calls on a class share the
+    state of one instance. A consumer makes its own instance if possible.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -91,7 +91,8 @@ class AbstractPartitionAssignor(abc.ABC):
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """Return the assignment of each member, by member id. Called on the group's leader only."""
+        """Return the assignment of each member, by member id. Called on the group's leader only.
+        `members` has the metadata of each member, by member id."""
 
     @abc.abstractmethod
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
@@ -170,8 +171,8 @@ def replica_racks(cluster: ClusterMetadata, partitions: Mapping[str, Iterable[in
 
 
 def needs_racks(of_members: Set[str], of_partitions: Collection[frozenset[str]]) -> bool:
-    """Return whether an assignment by racks can differ from one without: a member shares a rack
-    with a replica, and not every partition has a replica in every rack."""
+    """Return whether racks can affect an assignment: a member shares a rack with a replica, and not
+    every partition has a replica in every rack."""
     every = frozenset[str]().union(*of_partitions)
     return not every.isdisjoint(of_members) and any(racks != every for racks in of_partitions)
 

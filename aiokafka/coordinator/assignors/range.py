@@ -81,8 +81,8 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
 class _TopicRanges:
     """The assignment of one topic, while it is built. `takers`: the subscribers, in order.
 
-    Owns: the numbers that each member has got, the unassigned numbers, and the number of members
-    that may still get one partition more than the others (`_extra`).
+    Owns: the partition numbers that each member has got, the unassigned partition numbers, and the
+    number of members that may still get one partition more than the others (`_extra`).
     """
 
     def __init__(self, name: str, numbers: Sequence[int], takers: Sequence[str]) -> None:
@@ -122,7 +122,8 @@ class _TopicRanges:
                 if number in self._free and (rack is None or rack in replicas[number]):
                     yield number
 
-        # One iterator serves all members of a rack, because an assigned partition stays assigned.
+        # One iterator serves all members of a rack: it need not go back, because an assigned
+        # partition stays assigned.
         of_rack = {rack: matching(rack) for rack in (None, *racks.values())}
         for taker in self.given:
             self.give(taker, list(islice(of_rack[racks.get(taker)], self.room(taker))))

@@ -19,8 +19,8 @@ class Mechanism(Protocol):
     """The name in SaslHandshake, such as "SCRAM-SHA-256"."""
 
     done: bool
-    """Whether the client has returned its last token, so that the exchange may end. `step` is still
-    called for a later challenge."""
+    """Whether the exchange may end: the mechanism has returned its last token and, if it verifies
+    the broker, has done so. `step` is still called for a later challenge."""
 
     @property
     def sent_secret(self) -> str:
@@ -41,7 +41,8 @@ class Mechanism(Protocol):
         """Whether the next `step` takes long, and should run in a thread."""
 
     def step(self, challenge: bytes) -> bytes | Awaitable[bytes | None] | None:
-        """Return the token for the broker's `challenge`, None if no token is needed.
+        """Return the token for the broker's `challenge`, None if no token is needed. A mechanism of
+        the application returns an awaitable of it.
 
         Raises AuthenticationFailedError if the broker rejects the client, or does not prove its
         identity.

@@ -32,7 +32,8 @@ class CustomMechanism:
 
     async def prepare(self) -> None:
         """Get the first token. Raises KafkaConnectionError, which is retriable, if the mechanism
-        fails, AuthenticationFailedError if its result is not a token."""
+        fails, and AuthenticationFailedError if the mechanism returns no token or a token that is
+        not bytes."""
         self._first = await self._next(None, KafkaConnectionError)
         if self._first is None:
             kind = type(self._mechanism).__name__

@@ -30,8 +30,8 @@ class KerberosIdentity:
 class Gssapi:
     """Sends a ticket, checks the broker's proof, and selects "no security layer" (TLS encrypts).
 
-    Each authentication looks up the ticket again. So it uses a ticket that was renewed in the
-    cache, and renews a ticket from a keytab.
+    Each authentication looks up the ticket again. So it uses a ticket that another program has
+    renewed in the cache, and with a keytab it obtains a new ticket when necessary.
     """
 
     name = "GSSAPI"

@@ -22,7 +22,7 @@ log = logging.getLogger("aiokafka.conn")
 
 _SEPARATOR = "\x01"
 
-# The token as in RFC 6750, keys and values of extensions as in RFC 7628.
+# The syntax of a token (RFC 6750), and of the keys and values of extensions (RFC 7628).
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
@@ -49,11 +49,13 @@ class OAuthBearer:
 
     async def prepare(self) -> None:
         """Get the token and extensions from the provider. Raises KafkaConnectionError, which is
-        retriable, if the provider fails, AuthenticationFailedError for an invalid result."""
+        retriable, if the provider fails, and AuthenticationFailedError if the token or an extension
+        is invalid."""
         try:
             token: object = await self._provider.token()
             if inspect.isawaitable(token):
-                # Some coroutine functions return a future of an executor.
+                # The result of `token()` may be awaitable again: some providers return the future
+                # of an executor.
                 token = await token
             extensions = self._provider.extensions() or {}
         except KafkaError:

@@ -133,7 +133,7 @@ class _ApiNames:
         sys.modules[module.__name__] = _load(_HOMES[api.title().replace("_", "") + "Request"])
 
 
-# After the finder of files, which finds the modules of the families.
+# Add the hook at the end: the standard finder must find the modules that exist as files first.
 sys.meta_path.append(_ApiNames)
 
 
