@@ -64,8 +64,8 @@ _CONFIGS: dict[str, tuple[type[Options], ...]] = {
     "share_consumer": (ShareConsumerConfig, *_COMMON),
     "admin": (AdminConfig, SecurityConfig),
 }
-# These options determine the types of keys and values, which a type checker takes from the call of
-# the constructor.
+# These options cannot have a default of the process: they determine the types of keys and values,
+# which a type checker takes from the call of the constructor.
 _OF_TYPES = ("key_serializer", "value_serializer", "key_deserializer", "value_deserializer")
 # Only one of these can be given: a default for the other one does not apply.
 _EITHER = ("bootstrap_servers", "bootstrap_controllers")

@@ -153,7 +153,7 @@ MISSING: Any = _Missing()
 
 
 class Number:
-    """An option type: an integer within bounds."""
+    """An option type: an integer within bounds, or None if `optional`."""
 
     def __init__(self, minimum: int = 0, maximum: int = 2**31 - 1, optional: bool = False) -> None:
         self.minimum = minimum
@@ -180,7 +180,7 @@ class Number:
 
 
 class Milliseconds:
-    """An option type: a time in milliseconds, converted to seconds.
+    """An option type: a time in milliseconds, converted to seconds, or None if `optional`.
 
     If `is_sent`, the time is sent in requests, which limit it to an int32 (24 days).
     """

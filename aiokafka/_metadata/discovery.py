@@ -65,13 +65,13 @@ _PART_FOR_NAMES = 2 / 3
 # respond.
 _STAGGER = 0.5
 
-# After this number of seconds with metadata from one broker only, request it from another: a broker
-# that has lost its connection to the cluster would send the same metadata forever. This is done
-# only if brokers send leader epochs (Metadata v7): without epochs, the client cannot tell which of
-# two responses is older, and outdated metadata would replace newer metadata.
+# After this number of seconds with metadata from one broker only, request metadata from another
+# broker: a broker that has lost its connection to the cluster would send the same metadata forever.
+# This is done only if brokers send leader epochs (Metadata v7): without epochs, the client cannot
+# tell which of two responses is older, and outdated metadata would replace newer metadata.
 _LONGEST_TRUST = 300.0
-# Timeout in seconds of such a request. It is short, because the request delays all calls that wait
-# for metadata.
+# Timeout in seconds of a request that only checks the metadata of another broker. It is short,
+# because the request delays all calls that wait for metadata.
 _LONGEST_CHECK = 1.0
 
 MOST_ASKED = 5
@@ -139,7 +139,7 @@ class Discovery:
             self._doubted.add(self.responder)
 
     def rebootstrap(self) -> None:
-        """Send the next refresh to the bootstrap servers first, because another broker than the
+        """Send the next refresh to the bootstrap servers only, because another broker than the
         expected one has responded at a known address (KIP-1242).
 
         The open connections stay: their brokers were checked when they were opened.
@@ -162,8 +162,8 @@ class Discovery:
         """Return a metadata response for a refresh: from the first known broker that responds, else
         from a bootstrap server.
 
-        `wanted` None means all topics. Doubted brokers come last. After `rebootstrap`, the
-        bootstrap servers come first. Raises the error of `ask_bootstrap_servers`; if rebootstraps
+        `wanted` None means all topics. Doubted brokers come last. After `rebootstrap`, only the
+        bootstrap servers are tried. Raises the error of `ask_bootstrap_servers`; if rebootstraps
         are disabled, the KafkaError of the last broker.
         """
         order = self._by_doubt(self._candidates(pool, nodes))

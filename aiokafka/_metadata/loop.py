@@ -309,7 +309,8 @@ class RefreshSchedule:
         return (names if names or not may_ask_all else None), True
 
     def note_success(self, is_full: bool) -> None:
-        """Schedule the next refresh after a success. `is_full`: of all topics in use."""
+        """Schedule the next refresh after a success. `is_full`: whether the refresh was for all
+        topics in use."""
         self._has_failed = False
         if is_full:
             self._last_full = self._loop.time()
@@ -326,7 +327,7 @@ class RefreshSchedule:
 
     def _pause(self) -> None:
         now = self._loop.time()
-        # The backoff grows during a series of refreshes, and is reset after a quiet time.
+        # The backoff grows during a series of refreshes. A time without refreshes resets it.
         if now > self._not_before + self._series_ends_after:
             self._backoff.reset()
         self._not_before = now + self._backoff.next()
@@ -405,7 +406,7 @@ class MetadataLoop:
         return False
 
     def set_topics(self, topics: Iterable[str]) -> bool:
-        """Keep exactly `topics`, and the topics of `add_topic`, in the metadata; return whether the
+        """Keep only `topics` and the topics of `add_topic` in the metadata; return whether the
         partitions of all `topics` are known.
 
         New topics are requested at once.
@@ -521,8 +522,8 @@ class MetadataLoop:
                     # Request before each wait: the response to an earlier request may be too old.
                     ask()
                     await self.changed()
-                    # Check the error only after a refresh: `error` may be outdated before, and a
-                    # caller that retries at once would get the same error forever.
+                    # Check `error` only after a refresh. Before the refresh it may be outdated, and
+                    # a caller that retries at once would get the same error again and again.
                     if isinstance(self.error, final):
                         raise renewed(self.error)
         except asyncio.TimeoutError:

@@ -500,7 +500,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def remote(self) -> tuple[str, int] | None:
         """The IP address and port of the peer; None without a connection, and for a socket of
-        another family."""
+        another address family than IP."""
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 

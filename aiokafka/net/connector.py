@@ -95,10 +95,11 @@ async def negotiate(
     again in another version if necessary.
 
     `asked` is the version of the first request: another connection to this address may have changed
-    the version in `negotiation`. A broker that does not support the version responds in version 0;
-    since Kafka 2.4 this response contains the supported range. Raises RequestTimedOutError without
-    a response, KafkaConnectionError for an error response or a lost connection, and
-    UnsupportedVersionError if the broker rejects version 0 as well.
+    the version in `negotiation` since. A broker that does not support the version responds in
+    version 0; since Kafka 2.4 this response contains the supported range.
+
+    Raises RequestTimedOutError without a response, KafkaConnectionError for an error response or a
+    lost connection, and UnsupportedVersionError if the broker rejects version 0 as well.
     """
     for _ in range(_MAX_API_VERSIONS_REQUESTS):
         response = await answer
@@ -208,7 +209,7 @@ class Connector:
         return not self._negotiation.is_untested
 
     def rename(self, label: str, node_id: int | None = None) -> Subject:
-        """Change the label of the broker; return the broker's new name in messages."""
+        """Set the label and node id of the broker; return the broker's new name in messages."""
         address = format_address(self.host, self.port)
         text = f"{address} ({label})" if label else address
         self._node_id = node_id
@@ -499,14 +500,15 @@ def _is_cut_off(connection: BrokerConnection) -> bool:
 
 
 def _discard(future: asyncio.Future[Any]) -> None:
-    """Cancel `future`; if it is done, mark its exception as retrieved."""
+    """Cancel `future`; if it is done, mark its exception as retrieved, so that asyncio does not log
+    it."""
     if not future.cancel() and not future.cancelled():
         future.exception()
 
 
 async def _created_context(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
     """Return the TLS context from `source`, the application's function. Raises KafkaConnectionError
-    if the function fails or returns anything else."""
+    if the function fails or does not return a TLS context for clients."""
     context = await call_function(source, "the function given as ssl_context", deadline)
     if not callable(getattr(context, "wrap_bio", None)):
         raise KafkaConnectionError(

@@ -156,9 +156,10 @@ async def call_function(
 async def _ask_dialer(
     dialer: Callable[..., Any], broker: Broker, peer: str, deadline: float
 ) -> Dialed:
-    """Return the result of the application's dialer, checked, with an address as (host, port).
+    """Call the application's dialer, check its result, and return it as a Dialed. An address in the
+    result is converted to (host, port).
 
-    Raises KafkaConnectionError if the dialer fails, is late, or returns anything else.
+    Raises KafkaConnectionError if the dialer fails, is late, or returns an invalid result.
     """
     try:
         result = await call_function(dialer, "the dialer", deadline, BrokerAddress(*broker))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-# The APIs with generated codecs, and the module of each, by role.
+# The APIs with generated codecs, and for each API the module in `_generated`, which is named after
+# the role of the client.
 GENERATED = {
     **dict.fromkeys(("ApiVersions", "Metadata"), "client"),
     **dict.fromkeys(("InitProducerId", "Produce"), "producer"),
@@ -32,11 +33,12 @@ GENERATED = {
     **dict.fromkeys(("EndTxn", "TxnOffsetCommit"), "transactions"),
 }
 
-# The versions of generated codecs, for APIs that need others than the newest. Members of the
-# classic protocol commit and fetch offsets by topic name, until version 9. Brokers offer version 6
-# of InitProducerId only as an unstable version, for two-phase commit (KIP-939). If
-# transaction.version is 1, producers use the versions before KIP-890. Only brokers send later
-# versions of AddPartitionsToTxn.
+# The versions of generated codecs, for APIs that need other versions than the newest one:
+# - Members of the classic protocol commit and fetch offsets by topic name, in versions up to 9.
+# - Brokers offer version 6 of InitProducerId only as an unstable version, for two-phase commit
+#   (KIP-939).
+# - If transaction.version is 1, producers use the versions before KIP-890.
+# - Only brokers send AddPartitionsToTxn in later versions than 3.
 _VERSIONS = {
     "InitProducerId": (5,),
     "OffsetCommit": (9, 10),

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # -- The headers of requests and responses
 
-# The versions of the headers: 1 for requests and 0 for responses; in flexible versions 2 and 1,
-# which have tagged fields.
+# The header of a request has version 1, the header of a response version 0. In flexible versions of
+# an API these are versions 2 and 1, which have tagged fields.
 
 
 API_VERSIONS_KEY = 18
@@ -115,7 +115,8 @@ SCRATCH_BYTES = 65536
 # An incomplete frame of more bytes than this gets its own buffer.
 _LARGE = 8192
 
-# First bytes of other protocols. As the length of a frame, each of them exceeds 300 MB.
+# First bytes of other protocols. Read as the length of a frame, each of them is at least
+# `_FOREIGN_FROM` (350 MB), so a valid smaller length is not compared with them.
 _FOREIGN = {
     b"\x15\x03": "it looks like a TLS alert: the port speaks TLS, use security_protocol SSL",
     b"\x16\x03": "it looks like a TLS handshake: the peer speaks TLS, this side does not",

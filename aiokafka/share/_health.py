@@ -70,7 +70,7 @@ class ShareHealthMonitor:
         self.look()
 
     def look(self) -> None:
-        """Derive the state again, and log it if it is new."""
+        """Derive the state again, and log it if it has changed."""
         derived = self._derive_state(self._loop.time())
         self._states.note(derived, log, is_last=self._state_override is not None)
 

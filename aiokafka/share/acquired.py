@@ -61,7 +61,7 @@ class AcknowledgeType(enum.IntEnum):
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as share sessions name it."""
+    """A partition with the topic's id, as in requests of share sessions."""
 
     topic_id: bytes
     partition: int
@@ -173,7 +173,7 @@ class Acquisition:
         return self._renewed.get(offset, self.expires_at)
 
     def fail(self, error: KafkaError) -> None:
-        """Mark the acquisition locks as lost."""
+        """Mark the acquisition locks as lost: later acknowledgements fail with `error`."""
         self.growing = None
         if self.failure is None:
             self.failure = renewed(error)
@@ -323,7 +323,8 @@ class Acknowledgements:
 
     def acknowledge(self, acquisition: Acquisition, first: int, last: int, type_: int) -> None:
         """Acknowledge records that the application got. If the previous acknowledgement of the
-        acquisition is still queued, ends before `first`, and has the same type, extend it."""
+        acquisition is still queued, ends directly before `first`, and has the same type, extend
+        it."""
         growing = acquisition.growing
         if growing is not None and growing.last + 1 == first and growing.type == type_:
             growing.last = last

@@ -138,9 +138,10 @@ class AcquiredRecordSet:
         return found
 
     def _skip_batch(self, error: KafkaError) -> None:
-        """Acknowledge the acquired records of an unreadable batch, and move past the batch. A
-        corrupt batch is rejected. Records that another member may be able to read are released:
-        those of an unknown codec, and those behind an invalid header."""
+        """Acknowledge the acquired records of an unreadable batch, and move past the batch. The
+        records of a corrupt batch are rejected. Records that another member may be able to read are
+        released: the records of a batch with an unknown codec, and all records from a batch whose
+        end is unknown, because its header is invalid."""
         end = self._reader.batch_end
         is_corrupt = isinstance(error, CorruptRecordError) and end > self._position
         type_ = AcknowledgeType.REJECT if is_corrupt else AcknowledgeType.RELEASE

@@ -89,7 +89,7 @@ class ShareFetcher:
         self._note_change()
 
     def wake(self) -> None:
-        """Make all sessions check what to send."""
+        """Make all sessions check whether a request is due."""
         for node in self._nodes.values():
             node.wake()
 
@@ -116,7 +116,8 @@ class ShareFetcher:
     # -- tasks
 
     async def run(self) -> None:
-        """Follow the assignment and the metadata, until cancelled."""
+        """Distribute the partitions again after each change of the assignment or the metadata,
+        until cancelled."""
         cluster_changed = self._on_metadata
         self.client.cluster.add_listener(cluster_changed)
         client = self.config.client

@@ -146,7 +146,8 @@ class ShareMembership:
         return _BEATS_IN_A_SESSION * self.interval
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Consume exactly these topics; join the group if necessary. With no topics, leave it."""
+        """Consume only these topics; join the group if necessary. Without topics, leave the
+        group."""
         self._topics = frozenset(topics)
         if self._fetcher is not None:
             self._fetcher.set_topics(self._topics)

@@ -124,7 +124,8 @@ class LockRenewals:
 
 
 class Processing(AbstractAsyncContextManager[ShareRecord[KT, VT]], Generic[KT, VT]):
-    """The block of `AIOKafkaShareConsumer.processing()`: acknowledges the record when it ends."""
+    """The result of `AIOKafkaShareConsumer.processing()`: renews the lock of the record during the
+    block, and acknowledges the record at the end of the block."""
 
     def __init__(
         self, consumer: AIOKafkaShareConsumer[Any, Any], record: ShareRecord[KT, VT]
@@ -175,7 +176,8 @@ class ShareProcessor:
        the send fails, cancel the other handlers, and raise the error of the send.
     5. When the consumer stops: release the waiting and delayed records, and wait for the handlers,
        except those that call `stop()` themselves.
-       `stop()` calls `cancel()` at its deadline: the records of cancelled handlers are released.
+       When the time of `stop()` for handlers has passed, it calls `cancel()`: the records of
+       cancelled handlers are released.
     """
 
     def __init__(

@@ -122,8 +122,8 @@ class ShareSession:
         wanted: Mapping[TopicIdPartition, TopicPartition],
         acknowledgements: Iterable[Acknowledgement],
     ) -> ShareFetchRequest:
-        """Return the next ShareFetch, without its limits. `acknowledgements` must be of partitions
-        in `wanted`."""
+        """Return the next ShareFetch; the caller sets group, member and limits. `acknowledgements`
+        must be of partitions in `wanted`."""
         added = {tip: None for tip in wanted if tip not in self.known}
         forgotten = [tip for tip in self.known if tip not in wanted]
         batches = {
@@ -160,7 +160,8 @@ class ShareSession:
     def acknowledge_request(
         self, acknowledgements: Iterable[Acknowledgement], is_last: bool
     ) -> ShareAcknowledgeRequest:
-        """Return the next ShareAcknowledge. `is_last`: close the session."""
+        """Return the next ShareAcknowledge; the caller sets group and member. `is_last`: whether
+        the request closes the session."""
         topics: dict[bytes, AcknowledgeTopic] = {}
         is_renewal = False
         for tip, some in by_partition(acknowledgements):
@@ -202,10 +203,10 @@ class NodeShareSession:
     acknowledgements in flight is unknown: the broker may have applied them, otherwise it delivers
     the records again. All acknowledgements of the session's records fail, including later ones.
 
-    Acquisition locks count from the moment when the request was sent: a broker acquires or renews
-    at any time between the request and the response. It delays the response for seconds if it
-    cannot store the acknowledgements in the request at once. If the locks counted from the
-    response, a record would be processed here after another member had got it.
+    The duration of acquisition locks counts from the time when the request was sent: the broker
+    acquires or renews at any time between the request and the response. If the broker cannot store
+    the acknowledgements of the request at once, it delays the response for seconds. If the duration
+    counted from the response, a record could be processed here after another member had got it.
     """
 
     def __init__(self, node_id: int, fetcher: ShareFetcher) -> None:
@@ -257,7 +258,7 @@ class NodeShareSession:
         self._queue.append(acknowledgement)
 
     def wake(self) -> None:
-        """Check what to send."""
+        """Make `run()` check whether a request is due."""
         self._signal.notify()
 
     def close(self) -> None:
@@ -375,7 +376,8 @@ class NodeShareSession:
     # -- requests
 
     async def _connect(self) -> BrokerConnection:
-        """Return the connection of the session. If it was closed, the session is lost."""
+        """Return a connection to the broker. If the connection of the session was closed, the
+        session is lost."""
         client = self._fetcher.client
         connection = await client.connection(self.node_id, ConnectionGroup.FETCH)
         if connection is not self._connection:
@@ -481,7 +483,8 @@ class NodeShareSession:
             self._backoff.reset()
 
     def _lose(self, error: KafkaError) -> None:
-        """Restart the session: all of its records are lost."""
+        """Restart the session. Fail all of its acquisitions and queued acknowledgements with
+        `error`, and drop its buffered records."""
         self.session.restart()
         self._connection = None
         self._is_last = False
