@@ -74,7 +74,8 @@ class OptionalServers(BootstrapServers):
 
 
 class ProxyUrl:
-    """A proxy: its URL, and the parts of it. `login` is "user:password", "" without both."""
+    """A proxy: its URL, and the parts of the URL. `login` is "user:password", "" if the URL has
+    neither."""
 
     def __init__(self, url: str, address: tuple[str, int], login: str) -> None:
         self.url = url
@@ -495,7 +496,7 @@ _OPENINGS = {
 
 
 def warn_ignored(stacklevel: int = 3, **given: object) -> None:
-    """Emit a DeprecationWarning for each keyword in `given`: it has no effect any more.
+    """Emit a DeprecationWarning for each keyword in `given`, because it has no effect any more.
 
     The former defaults, None and `api_version="auto"`, cause no warning.
     """

@@ -421,7 +421,8 @@ class ConsumerConfig(Options):
             object.__setattr__(self, "rebalance_timeout", timeout)
 
     def _refuse_classic_options(self) -> None:
-        """Raise ValueError if an option that only the classic protocol has is not at its default.
+        """Raise ValueError if an option that only the classic protocol has is set to another value
+        than its default.
 
         With group_protocol="consumer", settings of the broker replace these options.
         """

@@ -464,7 +464,8 @@ class Options:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check rules about several fields. Called at the end of `__init__`, for subclasses."""
+        """Check rules about several fields. Called at the end of `__init__`; subclasses override
+        it."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
@@ -524,7 +525,7 @@ class Options:
         return frozenset(described.keyword for described in cls.describe())
 
 
-# Name of an option in other clients, with underscores in place of dots -> its name here.
+# By name of an option in other clients, with underscores in place of dots: its name here.
 _OTHER_NAMES = {
     "batch_size": "max_batch_size",
     "retries": "delivery_timeout_ms",

@@ -163,8 +163,8 @@ async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
     """Return the mechanism's next token. A slow step runs in the default executor; the step of an
-    application's mechanism is awaited. Raises KafkaConnectionError if the executor is too busy,
-    else the error of the mechanism."""
+    application's mechanism is awaited. Raises KafkaConnectionError if there is no token within
+    `timeout` seconds, for example because the executor is busy, else the error of the mechanism."""
     try:
         if not mechanism.is_slow:
             token = mechanism.step(challenge)
@@ -340,8 +340,8 @@ class SessionKeeper:
     async def _exchange(self, mechanism: Mechanism) -> None:
         connection = self._connection
         now = self._loop.time()
-        # The broker sends the responses to in-flight requests first, so the timeout begins after
-        # the last of their deadlines.
+        # The broker sends the responses to in-flight requests first, so `request_timeout` counts
+        # from the last of their deadlines.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
         # Brokers reject a re-authentication within a second of the previous one. They count from

@@ -76,8 +76,8 @@ def handshake_failure(code: int, peer: str, request: str, why: str = "") -> Kafk
 
 
 def connect_failure(error: BaseException, peer: str, *, uses_tls: bool) -> KafkaConnectionError:
-    """Return the error for a failed attempt to connect to `peer` ("host:port"); a
-    KafkaConnectionError unchanged."""
+    """Return the error for a failed attempt to connect to `peer` ("host:port"). A
+    KafkaConnectionError is returned unchanged."""
     if isinstance(error, KafkaConnectionError):
         return error
     return KafkaConnectionError(f"{peer}: {_reason(error, uses_tls=uses_tls)}")

@@ -380,7 +380,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed topics, and join the group.
 
-        Takes `request_timeout_ms` at most. Raises KafkaConnectionError if no broker responds,
+        Takes `request_timeout_ms` at most, or `bootstrap_resolve_timeout_ms` longer if names of
+        brokers cannot be resolved. Raises KafkaConnectionError if no broker responds,
         UnknownTopicOrPartitionError if a topic does not exist, KafkaTimeoutError if the group has
         no coordinator, UnsupportedVersionError if the brokers have no share groups,
         GroupAuthorizationFailedError, TopicAuthorizationFailedError, AuthenticationFailedError;
@@ -915,7 +916,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         propagated). The block may acknowledge the record itself. Before Kafka 4.2, a warning is
         logged before the lock expires.
 
-        Raises the errors of `acknowledge()`.
+        Raises IllegalStateError and TypeError as `acknowledge()` does.
         """
         if not self._given.is_explicit:
             raise IllegalStateError("processing() needs share_acknowledgement_mode='explicit'")
@@ -991,7 +992,7 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         return self._monitor.health(self._acknowledgements, self._buffer)
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the metrics of the consumer, at any time."""
+        """Return the current metrics of the consumer; possible at any time, as for `health()`."""
         return read_share_consumer(
             self._client,
             self._given,

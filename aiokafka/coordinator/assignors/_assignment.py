@@ -119,7 +119,7 @@ Shares = dict[str, list[TopicPartition]]
 def balance_members(
     cluster: ClusterMetadata, members: Members, claims: Mapping[str, Claim]
 ) -> tuple[Shares, Shares]:
-    """Return the present partitions of each member, and the partitions of each member in an even
+    """Return the partitions that each member owns now, and the partitions of each member in an even
     assignment."""
     owned = settle(claims)
     subscribers = subscribers_by_topic(members)
@@ -248,13 +248,13 @@ class _Sharing:
                     self._kept.add(tp)
 
     def set_aside(self) -> list[dict[int, list[TopicPartition]]]:
-        """Return the assignment. Its partitions cannot move until `put_back()`, but still count for
-        the load."""
+        """Remove all partitions from the assignment and return them, so that they cannot move until
+        `put_back()`. They still count for the load."""
         shares, self.shares = self.shares, [{} for _ in self.names]
         return shares
 
     def put_back(self, aside: list[dict[int, list[TopicPartition]]]) -> None:
-        """Add the partitions that were set aside."""
+        """Add the partitions that `set_aside()` has returned to the assignment."""
         for share, received in zip(aside, self.shares, strict=True):
             for group, partitions in received.items():
                 share.setdefault(group, []).extend(partitions)

@@ -78,9 +78,10 @@ class AbstractPartitionAssignor(abc.ABC):
     """
 
     supports_cooperative: ClassVar[bool] = False
-    """Whether members keep their partitions during a rebalance (KIP-429). Then the first assignment
-    omits each partition that another member owns. The owner revokes the partition, and a second
-    rebalance assigns it. So `assign()` must return the same result for the same members."""
+    """Whether members keep their partitions during a rebalance (KIP-429). Then a partition gets a
+    new owner in two rebalances: the consumer omits the partition from the result of `assign()`, its
+    present owner revokes it, and the second rebalance assigns it to the new owner. So `assign()`
+    must return the same result for the same members."""
 
     @property
     @abc.abstractmethod

@@ -1,4 +1,5 @@
-"""SASL mechanisms, without I/O: tokens in, tokens out."""
+"""SASL mechanisms. They create and check tokens; `authentication` exchanges the tokens with the
+broker."""
 
 from __future__ import annotations
 
