@@ -280,8 +280,8 @@ class ConnectionPool:
             self._follow(key, attempt)
 
     def leave_all(self, why: str) -> None:
-        """Close the connections to all brokers, because they lead to another cluster than the
-        metadata, or because host names may resolve to other IP addresses now.
+        """Close the connections to all brokers, because the metadata is from another cluster now,
+        or because host names may resolve to other IP addresses.
 
         Connections to the new IP addresses are closed as well; the next request connects again.
         """
