@@ -549,7 +549,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._monitor.override_state(None)
 
     async def _launch(self) -> None:
-        deadline = self._loop.time() + self._given.client.request_timeout
+        config = self._given.client
+        deadline = self._loop.time() + config.bootstrap_resolve_timeout + config.request_timeout
         # Set the topics before `bootstrap()`, so that the first metadata request includes the
         # topics.
         if self._subscription.pattern is not None:

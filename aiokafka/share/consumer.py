@@ -408,7 +408,8 @@ class AIOKafkaShareConsumer(Reporting, Generic[KT, VT]):
         self._monitor.override_state(None)
 
     async def _launch(self) -> None:
-        deadline = self._loop.time() + self._given.client.request_timeout
+        config = self._given.client
+        deadline = self._loop.time() + config.bootstrap_resolve_timeout + config.request_timeout
         self._client.set_topics(self._topics)
         await self._client.bootstrap()
         self._owner.keep_context()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaShareConsumer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaConnectionError
@@ -109,6 +110,30 @@ def test_names_that_get_an_address_later_are_waited_for() -> None:
     nodes, at = simulate(main)
     assert nodes == (0,)
     assert 20.0 <= at < 23.0
+
+
+@pytest.mark.parametrize("is_share", [False, True], ids=["group", "share"])
+def test_a_late_name_leaves_the_member_time_to_join(is_share: bool) -> None:
+    """The name has no address for longer than `request_timeout_ms`. The topic is created when the
+    consumer requests its metadata."""
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(brokers=1) as cluster:
+            port = cluster.bootstrap_servers.partition(":")[2]
+            names = simulation.network.names
+            loop.call_later(20.0, names.__setitem__, "late.example", ["127.0.0.1"])
+            consumer_class: Any = AIOKafkaShareConsumer if is_share else AIOKafkaConsumer
+            async with consumer_class(
+                "t",
+                group_id="g",
+                bootstrap_servers=f"late.example:{port}",
+                bootstrap_resolve_timeout_ms=30_000,
+                request_timeout_ms=5000,
+            ):
+                return loop.time()
+
+    assert 20.0 <= simulate(main) < 25.0
 
 
 @pytest.mark.parametrize(("limit_ms", "expected"), [(0, 0.0), (3000, 3.0)])
