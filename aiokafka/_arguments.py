@@ -1,4 +1,4 @@
-"""Checks of the arguments of public calls, which all roles share.
+"""Checks of the arguments of public calls, for all kinds of clients.
 
 Each function gets the name of the argument first, and returns the value, converted if necessary. It
 raises TypeError for a value of a wrong type, ValueError for another wrong value. The text of the
@@ -74,7 +74,8 @@ def as_principal(argument: str, value: Any) -> tuple[str, str]:
 def as_int(argument: str, value: Any, least: int | None = None, accepted: str = "") -> int:
     """Return an integer of any type, such as NumPy's, as int; a bool is not accepted.
 
-    `accepted`: what is accepted, for the text of the error, if it is more than an integer.
+    `least`: the minimum. `accepted`: what is accepted, for the text of the error; by default an
+    integer, of at least `least`.
     """
     if not accepted:
         accepted = "an integer" if least is None else f"an integer of at least {least}"
@@ -92,7 +93,7 @@ def as_int(argument: str, value: Any, least: int | None = None, accepted: str = 
 def as_number(argument: str, value: Any, accepted: str, least: float = -math.inf) -> float:
     """Return a number of any type except bool as a float; NaN is not accepted.
 
-    `accepted`: what is accepted, for the text of the error.
+    `accepted`: what is accepted, for the text of the error. `least`: the minimum.
     """
     rule = f"{argument}={brief(value)}: must be {accepted}"
     try:
@@ -160,7 +161,8 @@ def as_enum(argument: str, value: E | Any, kind: type[E]) -> E:
 
 
 def as_pattern(argument: str, value: Any) -> str | re.Pattern[str]:
-    """Return a regular expression, which may be compiled. The function does not compile a str."""
+    """Return `value`, a regular expression as a str or compiled. A str is not compiled here, so an
+    invalid expression is not detected."""
     if not isinstance(value.pattern if isinstance(value, re.Pattern) else value, str):
         raise TypeError(
             f"{argument}={brief(value)}: must be a str or a compiled regular expression"
@@ -174,7 +176,7 @@ def as_tp(argument: str, value: Any) -> TopicPartition:
     tp = as_partition(value, f"{argument}: must be TopicPartition instances")
     if type(tp.topic) is str and type(tp.partition) is int:
         return tp
-    # A TopicPartition does not check its fields.
+    # The fields of a TopicPartition may have any type, so check them.
     number = as_int(f"{argument}: partition of {tp.topic!r}", tp.partition)
     return TopicPartition(as_text(f"{argument}: topic", tp.topic), number)
 
@@ -187,9 +189,9 @@ def as_list(
 ) -> list[T]:
     """Return the items of an iterable as a list.
 
-    A str and bytes are not accepted, because they are iterables of letters and numbers, nor an
-    instance of the class or classes `one`, which is a single item. `items`: what the items are, for
-    the text of the error.
+    Raises TypeError for str and bytes, whose items are characters and numbers, and for an instance
+    of the class or classes `one`, which is a single item. `items`: what the items are, for the text
+    of the error.
     """
     kind = type(values).__name__
     if isinstance(values, str | bytes) or (one and isinstance(values, one)):

@@ -12,8 +12,8 @@ __all__ = ["check_result", "refuse_awaitable", "refuse_generators"]
 
 def refuse_generators(argument: str, function: Any) -> None:
     """Raise TypeError if `function` is a generator function or an async generator function, or an
-    object whose `__call__` is such a function: a call would run nothing. `argument`: the name of
-    the option, for the error."""
+    object whose `__call__` is such a function: a call would run none of its code. `argument`: the
+    name of the option, for the error."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):

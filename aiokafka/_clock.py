@@ -25,7 +25,7 @@ running_time: Callable[[], float] = time.perf_counter
 """Return the seconds of a monotonic clock. The function needs no event loop."""
 
 random_bytes: Callable[[int], bytes] = os.urandom
-"""Return this number of cryptographically random bytes."""
+"""Return cryptographically random bytes; the argument is their number."""
 
 next_number: Callable[[], int] = itertools.count(1).__next__
 """Return a number that is unique in the process, for names such as client ids."""

@@ -1,8 +1,8 @@
 """ConsumerRecord, in one form for type checkers and in another form at run time.
 
-For type checkers, ConsumerRecord is a generic dataclass. At run time it is the class `Record`, with
-the methods and attributes of a dataclass, written by hand: compiled, Record is an extension type,
-whose instances are created faster.
+For type checkers, ConsumerRecord is a generic dataclass. At run time it is the class `Record`,
+which has the methods and attributes of a dataclass, but is written by hand. If the module is
+compiled, Record is an extension type, whose instances are created faster.
 """
 
 from __future__ import annotations

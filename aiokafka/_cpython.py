@@ -1,7 +1,8 @@
-"""Pure Python forms of functions that compiled modules take from `_cpython_native.pxd`.
+"""Pure Python forms of the C functions in `_cpython_native.pxd`.
 
-The C forms call CPython's C API: they set garbage collection flags, type names and awaitables. When
-the same modules run as plain sources, they use the forms below, most of which do nothing.
+Compiled modules use the C forms, which call CPython's C API, for example to set garbage collection
+flags and type names. When the same modules run as plain sources, they use the forms below, most of
+which do nothing.
 """
 
 from __future__ import annotations

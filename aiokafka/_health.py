@@ -90,8 +90,8 @@ class ConsumerState(StrEnum):
     `max_poll_interval_ms`. It rejoins with the next call of `getone` or `getmany`."""
 
     UNREACHABLE = "unreachable"
-    """The group's coordinator does not respond, or no partition can be read: for five seconds,
-    requests got no response or an error. The consumer keeps retrying."""
+    """The group's coordinator, or the brokers of all partitions that the consumer reads, do not
+    respond, or have returned only errors for five seconds. The consumer keeps retrying."""
 
     FAILED = "failed"
     """The consumer failed, for example because another member took its `group_instance_id`. Every
@@ -111,9 +111,9 @@ class ProducerState(StrEnum):
     """The producer has started and can send."""
 
     UNREACHABLE = "unreachable"
-    """No pending records can be delivered: for five seconds, the leaders of their partitions have
-    not responded or have accepted no batch, or the partitions have had no leader; or no broker
-    responds. The producer keeps retrying."""
+    """No pending record can be delivered: the leaders do not respond, or for five seconds the
+    partitions have had no leader or the leaders have accepted no batch. Without pending records: no
+    broker responds. The producer keeps retrying."""
 
     FAILED = "failed"
     """The producer failed, for example because another producer took its `transactional_id`."""
@@ -478,7 +478,8 @@ def joint_outage(outages: Collection[Outage], since: float | None = None) -> Out
 
 
 class StateReason:
-    """A state of a client; the reason, "" if there is none; and the start (loop time) if known."""
+    """A state of a client, with its reason ("" without one) and its start (loop time; None if
+    unknown)."""
 
     __slots__ = ("reason", "since", "state")
 
@@ -553,7 +554,7 @@ _INTERVAL = 1.0
 # begins soon after the timeout: within `_GAP` seconds if the wait has lasted `LASTING` seconds,
 # else within `LASTING` seconds.
 _GAP = 30.0
-# At most this many calls that timed out are kept, because they may be repeated.
+# Maximum number of timed-out calls that are remembered, because the application may repeat them.
 _MOST_LATE = 100
 # Limit of names in one log line.
 _MOST_NAMES = 5
@@ -599,8 +600,8 @@ class Stall:
 
     @property
     def key(self) -> object:
-        """The identity of the wait. It stays the same if the text in `kind` changes between
-        checks."""
+        """The identity of the wait. It stays the same if the part of `kind` in parentheses changes
+        between checks."""
         return self.partition or self.kind.partition(" (")[0]
 
     @property

@@ -296,7 +296,8 @@ class ProducerInterception(Interception):
     """The interceptors of a producer."""
 
     record_type = ProducerRecord
-    """The class of the records. If `on_send` returns another class, the result is a coroutine."""
+    """The class of the records. If `on_send` returns an object of another class, the object is a
+    coroutine of the record."""
 
     def __init__(
         self, interceptors: Sequence[Any], log: SubjectLog, options: Mapping[str, Any]

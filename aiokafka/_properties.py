@@ -47,14 +47,16 @@ MILLISECONDS = (
     "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",
 )
-"""Settings of all clients. The options of this package have underscores instead of dots."""
+"""Settings in milliseconds that all kinds of clients have. The options of this package have the
+same names with underscores instead of dots."""
 
 KERBEROS = (
     "sasl.kerberos.keytab",
     "sasl.kerberos.principal",
     "sasl.kerberos.service.name",
 )
-"""Settings of GSSAPI. The options of this package have underscores instead of dots."""
+"""Settings of GSSAPI. The options of this package have the same names with underscores instead of
+dots."""
 
 TLS = {
     "ssl.ca.location": "cafile",
@@ -111,8 +113,8 @@ LOGIN_PREFIXES = (
 )
 """Prefixes of login settings of Java's client that have no counterpart in this package."""
 
-# For Java's StreamTokenizer a single slash begins a comment, and the next character is skipped
-# unseen: if this character is a newline (LF), the next line belongs to the comment, too.
+# For Java's StreamTokenizer a single slash begins a comment. It skips the next character without a
+# check: if this character is a newline (LF), the next line belongs to the comment, too.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
 # For Java's StreamTokenizer a digit, a dot or a minus begins a number, so no word begins with these
 # characters.

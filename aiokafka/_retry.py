@@ -132,8 +132,8 @@ def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[],
        waits in the socket.
     2. The process continues. In one loop iteration the loop reads the response and calls the due
        timers; the task that waits for the response runs in the next iteration.
-    3. A timer that cancels the task at once would drop the response. This timer waits for one more
-       iteration (not before Python 3.11).
+    3. A timer that cancels the task at once would drop the response. With Python 3.11 and later,
+       this timer cancels the task two iterations later, when the task has got the response.
     """
 
     async def timed() -> T:
@@ -157,8 +157,9 @@ def fail_late(future: asyncio.Future[Any]) -> None:
 
 
 # The fraction of the remaining time for one attempt: `_PART` if there are other brokers,
-# `_PART_OF_ONLY` for the first attempt at the only broker (a response may get lost). `_LEAST` is
-# the minimum in seconds: a shorter attempt would replace a better error by "no response".
+# `_PART_OF_ONLY` for the first attempt at the only broker, so that there is time for a second
+# attempt if the response is lost. `_LEAST` is the minimum in seconds: a shorter attempt would end
+# with "no response" in place of a more specific error.
 _PART = 1 / 3
 _PART_OF_ONLY = 1 / 2
 _LEAST = 0.2

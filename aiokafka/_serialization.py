@@ -2,7 +2,7 @@
 
 A serializer may return its result or an awaitable, so callers pass its return value to
 `first_step()`. Most awaitables never wait, for example because a schema is cached. `first_step()`
-then returns their result at once, without the event loop, as if the serializer were no coroutine
+then returns their result at once, without the event loop, as if the serializer were a plain
 function.
 """
 
@@ -85,7 +85,7 @@ class Suspended(Exception):
 
 
 def first_step(result: Any) -> Any:
-    """Return `result` if it is no awaitable. Otherwise run the awaitable up to its first
+    """Return `result` if it is not an awaitable. Otherwise run the awaitable up to its first
     suspension, in the task of the caller, and return its result or raise its exception. Raises
     Suspended if the awaitable waits."""
     if type(result) is CoroutineType:
@@ -264,7 +264,8 @@ def not_deserialized(
 
 # Seconds between two log lines about unreadable records.
 _UNREADABLE_LOG_INTERVAL = 60.0
-# Unreadable records that are left out before other tasks run: deserializing them blocks the loop.
+# Maximum number of unreadable records that are left out in a row. Deserializing them blocks the
+# event loop, so other tasks must run after this number.
 _MOST_LEFT_OUT = 100
 
 

@@ -274,10 +274,10 @@ async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
 
 
 class Signal:
-    """Wakes all tasks that wait when `notify()` is called. Later calls of `wait()` ignore the
-    notification.
+    """Notifies waiting tasks. `notify()` ends all calls of `wait()` that are waiting at that time;
+    a later call of `wait()` waits for the next `notify()`.
 
-    A task checks the state and calls `wait()` without an await in between, so no other task can
+    A task checks the state and calls `wait()` without an await in between. So no other task can
     change the state and call `notify()` before the task waits.
     """
 

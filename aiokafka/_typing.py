@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Protocol
 
 __all__ = ["MYPY", "Self", "Unpack", "later"]
 
-# Mypy takes this name for True, other type checkers do not. It is for code that only Mypy needs.
+# Mypy treats this name as True, other type checkers do not. It is for code that only Mypy needs.
 MYPY = False
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ else:
 
 
 def later(path: str) -> Any:
-    """Return a forward reference to the type at `path`. Its module is imported only when somebody
-    evaluates the annotation.
+    """Return a forward reference to the type at `path`. The module of the type is imported only
+    when the annotation is evaluated.
 
     Use it if a program may not need the module of the type, or if that module imports the module
     with the annotation. The reference cannot have type parameters.

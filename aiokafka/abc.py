@@ -50,8 +50,9 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_lost(self, lost: Any) -> Awaitable[None] | None:
         """Called when partitions are lost: another member may own them already (KIP-429).
 
-        Replaces `on_partitions_revoked` when the group has removed this member; the coordinator
-        would reject a commit. By default it calls `on_partitions_revoked`.
+        The consumer calls it in place of `on_partitions_revoked` when the group has removed this
+        member, so the coordinator would reject a commit. By default it calls
+        `on_partitions_revoked`.
         """
         return self.on_partitions_revoked(lost)
 

@@ -204,7 +204,9 @@ class AIOKafkaClient:
         """Create a client from a `config` or from options.
 
         Args:
+            config: The configuration; None: a configuration with the given options.
             loop: The event loop to use if none is running (deprecated).
+            api_version: Has no effect (deprecated).
             subject: The name of the client in log lines; by default its client id.
 
         Raises ValueError or TypeError naming a wrong option, RuntimeError if no event loop is
@@ -305,7 +307,8 @@ class AIOKafkaClient:
         self._pool.abort()
 
     def disown(self) -> None:
-        """Suppress the warning about an unclosed client: its owner has already warned."""
+        """Suppress the ResourceWarning about this unclosed client, because the producer or consumer
+        that created the client warns about itself."""
         self._is_closed = True
 
     async def __aenter__(self) -> AIOKafkaClient:
@@ -369,14 +372,16 @@ class AIOKafkaClient:
         timeout: float | None = None,
         on_response: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Send `request` to a broker, in the newest common version, and return its response.
+        """Send `request` to a broker, in the newest version that the client and the broker have in
+        common, and return its response.
 
-        Without a connection the call makes one attempt to connect; it waits while the connection is
-        throttled. `timeout` is in seconds, by default `request_timeout_ms`; it limits the connect
-        and the wait for the response separately. The caller checks the error codes in the response.
-        Raises KafkaConnectionError, NodeNotReadyError, RequestTimedOutError (all retriable),
-        UnsupportedVersionError. A cancelled call drops the response; the broker may have processed
-        the request.
+        `group` (a ConnectionGroup) selects one of the connections to the broker; `max_version`
+        limits the version of the request. Without a connection the call makes one attempt to
+        connect; it waits while the connection is throttled. `timeout` is in seconds, by default
+        `request_timeout_ms`; it limits the connect and the wait for the response separately. The
+        caller checks the error codes in the response. Raises KafkaConnectionError,
+        NodeNotReadyError, RequestTimedOutError (all retriable), UnsupportedVersionError. A
+        cancelled call drops the response; the broker may have processed the request.
 
         Requests from the modules of aiokafka 0.14 (`aiokafka.protocol.admin`, `.group` and others)
         choose their version themselves; the response has the same version, and consists of tuples.
@@ -410,7 +415,9 @@ class AIOKafkaClient:
     ) -> asyncio.Future[R]:
         """Send `request` on the open connection to a broker; return a future of the response.
 
-        Raises NodeNotReadyError without an open connection: call `await ready(node_id)` first.
+        `timeout` is in seconds, by default `request_timeout_ms`. Raises NodeNotReadyError without
+        an open connection (call `await ready(node_id)` first) and while the connection
+        re-authenticates, KafkaConnectionError, and UnsupportedVersionError.
         """
         connection = self._pool.find(node_id, group)
         if connection is None:
@@ -479,15 +486,16 @@ class AIOKafkaClient:
         return self._pool.versions(node_id)
 
     def throttled_until(self, node_id: int | None) -> float:
-        """Return the loop time until which a broker throttles this client (KIP-219); 0 for an
-        unthrottled client, or for `node_id` None."""
+        """Return the loop time until which a broker throttles this client (KIP-219). The time is in
+        the past if the broker does not throttle the client; it is 0 for `node_id` None."""
         return 0.0 if node_id is None else self._pool.throttled_until(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
         """Return the id of a random known broker; None without a known broker.
 
         Avoids the brokers in `avoid`, brokers that were unreachable at the last attempt, and
-        brokers that throttle this client, unless no other broker is left.
+        brokers whose connection cannot be used now, for example because the broker throttles this
+        client. Returns one of these brokers only if no other broker is left.
         """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
@@ -583,9 +591,10 @@ class AIOKafkaClient:
     async def wait_for_topic(self, topic: str, deadline: float) -> frozenset[int]:
         """Return the partitions of `topic`, and keep the topic in the metadata from now on.
 
-        Raises UnknownTopicOrPartitionError at `deadline` (loop time) if brokers report the topic
-        as unknown, TopicAuthorizationFailedError and InvalidTopicError at once, KafkaTimeoutError
-        if no broker responds, ValueError or TypeError for an invalid name.
+        Raises at `deadline` (loop time): UnknownTopicOrPartitionError if brokers report the topic
+        as unknown, KafkaTimeoutError if no broker responds. Raises at once:
+        TopicAuthorizationFailedError, InvalidTopicError, and ValueError or TypeError for an invalid
+        name.
         """
         with self._wait_on(topic):
             return await wait_for_topic(self._metadata, topic, deadline)
@@ -616,8 +625,8 @@ class AIOKafkaClient:
         return self.waits.on(f"partitions of topic {topic!r}", why=why, is_logged=is_logged)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """Make all present and later waits for metadata raise a copy of `error`. Called before the
-        owner closes the client. Background tasks continue.
+        """Make all present and later waits for metadata raise a copy of `error`. A producer
+        calls this when it stops, before it closes the client. Background tasks continue.
         """
         self._metadata.refuse_waiters(error)
 

@@ -42,8 +42,9 @@ class KafkaError(RuntimeError):
     may_have_been_written: bool | None = None
     """For an error of a record's delivery: whether the record may be in the log nevertheless.
 
-    True if an attempt got no response, or a response that leaves it open; a repeated `send` could
-    write the record twice. False if no broker has written the record. None for all other errors.
+    True if an attempt got no response, or a response that does not say whether the record was
+    written; a repeated `send` could write the record twice. False if no broker has written the
+    record. None for all other errors.
     """
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {}
 
 
 class _Computed:
-    """A class attribute that `compute` returns for the class through which it is read.
+    """A descriptor: reading the attribute of a class returns `compute(cls)`.
 
     To compute the attributes of all classes at import would take longer than to create the classes.
     """
@@ -97,9 +98,9 @@ class BrokerResponseError(KafkaError):
     """
 
     record_index: int | None = None
-    """For a batch that a leader refused because of some of its records (KIP-467): the index in the
-    batch of the record with this error; with `send_batch`, of the first such record. None if the
-    leader named no record, and for the other records of the batch."""
+    """The index of an invalid record in its batch, if the leader rejected the batch because of
+    invalid records and named them (KIP-467). With `send_batch`, the index of the first invalid
+    record. None for the other records of the batch, and if the leader named no record."""
 
     def __init_subclass__(
         cls,

@@ -119,7 +119,7 @@ class ConsumerHealth(_Plain):
     respond."""
 
     changes: tuple[StateChange, ...] = ()
-    """The earlier states, the last one first, at most 20."""
+    """The earlier states, the latest first, at most 20."""
 
     stalled: tuple[StalledWait, ...] = ()
     """The waits of more than five seconds, the oldest first."""
@@ -191,7 +191,7 @@ class ShareConsumerHealth(_Plain):
     it does not respond."""
 
     changes: tuple[StateChange, ...] = ()
-    """The earlier states, the last one first, at most 20."""
+    """The earlier states, the latest first, at most 20."""
 
     stalled: tuple[StalledWait, ...] = ()
     """The waits of more than five seconds, the oldest first."""
@@ -243,7 +243,7 @@ class ProducerHealth(_Plain):
     """The names of the brokers that do not respond at the moment; () if all respond."""
 
     changes: tuple[StateChange, ...] = ()
-    """The earlier states, the last one first, at most 20."""
+    """The earlier states, the latest first, at most 20."""
 
     stalled: tuple[StalledWait, ...] = ()
     """The waits of more than five seconds, the oldest first."""

@@ -42,7 +42,7 @@ def create_ssl_context(
         crlfile: PEM file with a certificate revocation list (CRL), against which the broker's own
             certificate is checked.
         certdata: The content of `certfile`, for certificates from a secret store. Where the system
-            has files in memory, the certificates and the key are never written to a disk.
+            supports files in memory, the certificates and the key are never written to a disk.
         keydata: The content of `keyfile`.
         ciphers: The allowed cipher suites up to TLS 1.2, in OpenSSL's notation.
 
@@ -180,7 +180,7 @@ def _load_chain(
     try:
         context.load_cert_chain(certfile, keyfile, secret)
     except ssl.SSLError as error:
-        # OpenSSL's own text is mostly "PEM lib", which says nothing.
+        # OpenSSL's own text is mostly "PEM lib", which does not name the cause.
         raise ssl.SSLError(
             error.errno,
             "the client's certificate and key cannot be used: they must be PEM and belong "

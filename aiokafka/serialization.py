@@ -1,4 +1,4 @@
-"""The context that serializers and deserializers may ask for."""
+"""The context that serializers and deserializers may take as their second argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public value classes, such as OffsetAndMetadata. All except ConsumerRecord are immutable."""
+"""The public value classes, such as OffsetAndMetadata. Most of them are tuples."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Dialed:
     """A result of a `dialer`: where to connect, and the host name in the broker's TLS certificate.
 
     Args:
-        to: An address to connect to instead, as (host, port) or "host:port"; a connected socket; or
-            None for the advertised address.
+        to: The address to connect to in place of the advertised address, as (host, port) or
+            "host:port"; or a connected socket; or None for the advertised address.
         server_hostname: The name to check in the certificate; None for the advertised host.
     """
 
@@ -100,7 +100,8 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition, its leader and its replicas."""
+    """A partition, its leader (-1 without one) and its replicas, all as node ids. `error` is the
+    error that the broker reported for the partition, None without one."""
 
     topic: str
     partition: int
