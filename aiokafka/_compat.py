@@ -1,5 +1,5 @@
 """The timeouts of asyncio, also for Python 3.10, and a timeout that asyncio lacks. Also asyncio's
-CancelledError, for modules that do no input or output."""
+CancelledError, for modules without I/O, which do not import asyncio."""
 
 from __future__ import annotations
 

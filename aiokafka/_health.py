@@ -129,7 +129,7 @@ class ProducerState(StrEnum):
 
 
 Failure = tuple[float, BaseException | None]
-"""An error with its time (loop time); None for no error."""
+"""The time of an error (loop time), and the error; None without an error."""
 
 # Error responses that start or continue an outage: the broker responds, but it is not the
 # coordinator, or cannot serve requests of the group yet, or got no response from another broker.
@@ -161,7 +161,8 @@ PROMPT = 1.0
 
 
 class Due:
-    """A request in flight, or the oldest of several.
+    """A request in flight whose response a NodeHealth awaits, or the oldest request in flight of a
+    queue (see `NodeHealth.follow`).
 
     Args:
         asked_at: The send time (loop time); infinity while no request is in flight.

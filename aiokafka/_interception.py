@@ -41,7 +41,7 @@ _NOTIFICATION_TIMEOUT = 30.0
 """Seconds that the coroutine of one notification may take."""
 
 _MOST_WAITING = 1000
-"""Limit of coroutines that wait until the earlier coroutines have run."""
+"""Maximum number of queued notification coroutines, which wait until the earlier ones have run."""
 
 _STOP_TIMEOUT = 10.0
 """Seconds that a stopping client waits for the remaining coroutines."""

@@ -185,8 +185,8 @@ class RetryNodes:
         - For the last of several brokers: all of the time.
         - For the only broker of a cluster: half of the time for the first attempt, then all.
 
-        Raises the errors of `attempt`, RequestTimedOutError at the end of the time of the attempt,
-        asyncio.TimeoutError at the deadline, KafkaConnectionError if no broker is known.
+        Raises the errors of `attempt`; RequestTimedOutError at the end of the attempt's time;
+        asyncio.TimeoutError at the deadline; KafkaConnectionError if no broker is known.
         """
         node_id = self._client.get_random_node(self._failed)
         if node_id is None:

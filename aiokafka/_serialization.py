@@ -205,8 +205,8 @@ class SuspendedRecord(Exception):
         self.key = key
         self.value: Any = record.value
         self.error: RecordDeserializationError | None = None
-        """Set by `finish()` if a deserializer has raised; set before if `suspended` is a OneTurn
-        and the deserializer has raised already."""
+        """The error of a deserializer, None without one. Set by `finish()`, or before `finish()` if
+        `suspended` is a OneTurn."""
         self.is_left_out = False
         """Whether the reader has moved past the record without returning it, because of `error`."""
         self._part = part

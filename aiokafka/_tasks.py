@@ -1,4 +1,4 @@
-"""Background tasks of one client object, its event loop, and shared starts.
+"""Background tasks of a client object, concurrent calls of its `start()`, and its event loop.
 
 `TaskOwner` has the guarantees of a TaskGroup for an object whose `start()` and `stop()` run in
 different tasks: a TaskGroup entered in `start()` would cancel the task that called it when a child

@@ -114,8 +114,8 @@ class ConsumerHealth(_Plain):
     """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """The names of the brokers that do not respond at the moment, of the group's coordinator if it
-    does not respond, and "The leader of ..." with partitions that have no leader; () if all
+    """The names of the brokers that do not respond at the moment, and of the group's coordinator if
+    it does not respond. "The leader of ..." names the partitions that have no leader. () if all
     respond."""
 
     changes: tuple[StateChange, ...] = ()

@@ -73,15 +73,17 @@ _MEBIBYTE = 1024 * 1024
 # Maximum number of records that one call of `getmany()` returns, and that are then applied without
 # letting other tasks run.
 _BATCH = 500
-# Milliseconds that a call of `getmany()` waits. The last record may be followed by transaction
-# markers. A call does not return when the position passes a marker, so the positions are checked
-# after each call.
+# Milliseconds that a call of `getmany()` waits: `_AWAITED_MS` if the previous call returned nothing
+# and tasks wait for progress, else `_IDLE_MS`. The waits are short, because the last record may be
+# followed by transaction markers: a call does not return when the position passes a marker, so the
+# positions are checked after each call.
 _IDLE_MS = 200
 _AWAITED_MS = 50
 # Seconds after which end offsets are looked up again, if a table does not reach them.
 _LOOK_AGAIN = 5.0
 # Seconds after which a partition that is missing in the metadata is removed.
 _ABSENT = 5.0
+# Seconds to wait after a retriable error, and after the position of a partition was lost.
 _RETRY = 0.2
 _PAUSE = 0.02
 _CLOSE_TIMEOUT = 1.0
@@ -265,13 +267,14 @@ class ChangeStream(Generic[TableKey, TableValue]):
 
 
 class _Partition(Generic[TableKey, TableValue]):
-    """The state of the reading of one partition.
+    """The reading state of one partition.
 
     - `position`: offset of the first record that was not applied; None before the first record is
       known, and when the position is lost. Without a position, the partition is paused or not
       assigned, so the consumer returns no records and no errors of it.
     - `generation`: how often the position was lost.
-    - `is_loading`: whether a task looks up the beginning and waits for the end.
+    - `is_loading`: whether a task is looking up the first offset of the partition, or waits until
+      the partition was read from there up to its end.
     - `shadow`: while a partition is read again, the entries that will replace its entries in the
       table, as (value, bytes, record); `shadow_bytes`: the sum of their bytes.
     """
@@ -360,14 +363,15 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     entries until the end is reached; then the differences are applied as changes. While a topic is
     deleted, the table keeps its entries.
 
-    A record with an unhashable key, without a key, or that cannot be deserialized fails the table:
+    The table fails if a record has no key or an unhashable key, or if it cannot be deserialized:
     all waiting calls and subscribers raise the error, and the entries do not change any more.
     After a failure or `stop()` the entries can still be read.
 
     - `topic`: the topic, which should have `cleanup.policy=compact`: other policies delete values
       of keys, and the table shows this only when the partition is read again.
     - `max_bytes`: maximum bytes of the serialized keys and values. A larger table fails with
-      TableTooLargeError. While a partition is read again, its entries are counted separately.
+      TableTooLargeError. While a partition is read again, its new entries are counted separately,
+      with the same maximum.
     - `key_deserializer`, `value_deserializer`: as for `AIOKafkaConsumer`; keys must be hashable. If
       `value_deserializer` returns None, the record counts as a tombstone. Deserializers are not
       called for None, such as the value of a tombstone.
@@ -537,7 +541,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # If `stop()` is cancelled, nobody calls it again.
+            # If `stop()` is cancelled, it is not called again: this callback stops the consumer.
             stack.push_async_exit(self._consumer)
             await self.stop()
 
@@ -815,7 +819,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
             )
 
     def _check_positions(self) -> None:
-        """Move the positions behind offsets without records, such as transaction markers."""
+        """Move the positions past offsets without records, such as transaction markers."""
         # Unlike `position()`, these calls do not wait for a position that is unknown.
         ends, lags = self._consumer.known_end_offsets(), self._consumer.lag()
         for tp, partition in self._partitions.items():
@@ -846,7 +850,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
     def _drop(self, partition: _Partition[TableKey, TableValue]) -> None:
         del self._partitions[partition.tp]
         self._consumer.assign(self._consumer.assignment() - {partition.tp})
-        partition.lose()  # ends the calls that wait for it
+        partition.lose()  # the new generation makes waiting calls start over without the partition
         for key in self._keys_of(partition):
             self._remove(key, partition.tp.partition)
 

@@ -302,7 +302,8 @@ class TelemetryReporter:
             # Limit the next push to half of the size of this push. A new subscription resets this
             # limit.
             self._most_bytes = len(payload.data) // 2
-        # THROTTLING_QUOTA_EXCEEDED: the push was too early, and the broker has dropped it.
+        # After THROTTLING_QUOTA_EXCEEDED, only wait: the push was too early, and the broker has
+        # dropped it. Raise any other error.
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval
@@ -387,7 +388,8 @@ class Reporting:
             read: The method `metrics` of the class in this package, because a subclass of the
                 application may override `metrics`.
             telemetry: Pushes the metrics of this client.
-            labels: Returns attributes of the client, such as its group id; empty ones are omitted.
+            labels: Returns attributes of the client, such as its group id; attributes without a
+                value are omitted.
         """
         register(self)
         self._telemetry = telemetry
@@ -424,8 +426,8 @@ class Reporting:
             self._sources = (*self._sources, source)
 
     def unregister_metric_from_subscription(self, source: Source) -> None:
-        """Push the metrics of `source` no longer (KIP-1076). A source that is not registered has no
-        effect."""
+        """Stop pushing the metrics of `source` (KIP-1076). Does nothing if `source` is not
+        registered."""
         self._sources = tuple(known for known in self._sources if known != source)
 
 

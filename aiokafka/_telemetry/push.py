@@ -282,7 +282,8 @@ class PushedCounts:
         return Point(entry.labels, since, _difference(value, before))
 
     async def after_push(self, every: Entries, pushed: Iterable[Entry], at_ns: int) -> LastPushed:
-        """Return what the last pushed values will be if `pushed` is pushed at `at_ns`.
+        """Return the last pushed values as they are after a push of `pushed` at `at_ns`
+        (nanoseconds since 1970).
 
         `every` has all values of the snapshot, including those that did not fit into the push.
         Yields to the event loop regularly, because there may be many thousands of values.
@@ -325,7 +326,8 @@ def with_application_metrics(
 
 
 def _check(metric: Metric) -> None:
-    """Raise unless the metric can be pushed, which the application may not have checked."""
+    """Raise TypeError, ValueError or OverflowError if a metric of the application cannot be pushed,
+    because it is not a counter or gauge with a number."""
     if not isinstance(metric, Metric):
         raise TypeError(f"{metric!r} is not a Metric")
     if metric.kind not in (MetricKind.COUNTER, MetricKind.GAUGE):

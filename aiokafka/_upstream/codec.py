@@ -53,7 +53,8 @@ def snappy_encode(
     """Compress with snappy.
 
     Args:
-        xerial_compatible: Whether to use the framing of snappy-java, or one block without framing.
+        xerial_compatible: Whether to use the framing of snappy-java. If False, the result is one
+            block without framing.
         xerial_blocksize: Number of uncompressed bytes in each block of the framing.
     """
     if xerial_blocksize < 1:

@@ -70,7 +70,7 @@ class CoordinatorNames:
         return {tp: OffsetAndMetadata(*committed) for tp, committed in found.items()}
 
     def request_rejoin(self) -> None:
-        """Make the member join its group, or rejoin it, soon."""
+        """Request that the member joins or rejoins its group, without waiting for it."""
         self.state.request_join("a program asked for it")
 
     @property

@@ -1,7 +1,8 @@
 """The message classes of aiokafka 0.14, converted to and from those of `protocol/messages/`.
 
-aiokafka 0.14 represents a struct by a tuple, with the values in the order on the wire. Our structs
-have the same values in the same order, so the list of its field names suffices to convert them::
+aiokafka 0.14 represents a struct by a tuple, with the values in the order on the wire. The structs
+of this package have the same values in the same order, so a list of the field names of aiokafka
+0.14 suffices to convert a struct::
 
     topics(topic partitions(partition error_code))
 
@@ -48,7 +49,7 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 
 
 class _Column(NamedTuple):
-    """A field: its name in aiokafka 0.14, and our Field.
+    """A field of a struct: its name in aiokafka 0.14, and its Field in `aiokafka.protocol`.
 
     `row`: for a list of structs, the Row that converts the structs; None for other fields.
     `is_bare`: aiokafka 0.14 has a plain list of values, because the structs have one field only.
@@ -173,7 +174,7 @@ class Family:
     """The names and versions for the classes of one API, which has a class for each version.
 
     Args:
-        home: Our class of the request.
+        home: The class of the request in `aiokafka.protocol.messages`.
         request: The names of the request fields in aiokafka 0.14, in the order on the wire.
         response: The names of the response fields in aiokafka 0.14, in the order on the wire.
         versions: The versions that `Request.prepare` may choose.
@@ -292,7 +293,8 @@ class RequestStruct(_Struct):
         return packed
 
     def answer(self, response: schema.Response | None) -> Any:
-        """Convert one of our responses to `RESPONSE_TYPE`; return None for None (no response)."""
+        """Convert a response of `aiokafka.protocol.messages` to `RESPONSE_TYPE`; return None for
+        None (no response)."""
         if response is None:
             return None
         kind = self.RESPONSE_TYPE
@@ -309,7 +311,8 @@ class Request:
     """A request without a version, with the fields of all versions.
 
     `prepare` converts the request to the newest version that the broker supports. Fields that this
-    version lacks are omitted. If such a field is in `NEEDED` and has a value, `prepare` raises.
+    version lacks are omitted. If an omitted field is in `NEEDED` and has a value, `prepare` raises
+    IncompatibleBrokerVersion.
     """
 
     API_KEY: ClassVar[int]
@@ -326,8 +329,8 @@ class Request:
         self._fields = values
 
     def __class_getitem__(cls, index: int) -> type[RequestStruct]:
-        """Return the class with this index in the list of all versions. Before aiokafka 0.13, the
-        name of the request was such a list."""
+        """Return the class with this index in the list of the classes of all versions. Before
+        aiokafka 0.13, a name such as `FetchRequest` stood for this list itself."""
         return _request_class(cls, cls.FAMILY.all_versions[index])
 
     def values(self, version: int) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """The record classes of the `record` package of aiokafka 0.14.
 
-Only programs, and the tests of aiokafka 0.14, use these classes. Our producer and consumer use
-`record/batch.py`, `record/reader.py` and `record/legacy.py`.
+Only programs, and the tests of aiokafka 0.14, use these classes. The producer and consumer of this
+package use `record/batch.py`, `record/reader.py` and `record/legacy.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The requests of the `protocol` package of aiokafka 0.14, with its names and versions.
 
 A request without a version in its name is sent in the newest version that the broker supports.
+Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -417,7 +418,8 @@ class AlterPartitionReassignmentsRequest(
     ),
 ):
     """Reassign partitions to brokers. `topics` has tuples (topic, [(partition, brokers, {})], {}),
-    with None in place of brokers to cancel a reassignment."""
+    with None in place of brokers to cancel a reassignment; the empty dicts are the tagged fields.
+    """
 
     def __init__(self, timeout_ms: int, topics: Iterable[Any], tags: Any) -> None:
         super().__init__(timeout_ms=timeout_ms, topics=list(topics), tags=tags)
@@ -433,8 +435,8 @@ class ListPartitionReassignmentsRequest(
         versions=(0,),
     ),
 ):
-    """List the reassignments in progress. `topics` has tuples (topic, [partition], {}), or is None
-    for all topics."""
+    """List the reassignments in progress. `topics` has tuples (topic, [partition], {}), where the
+    empty dict is the tagged fields, or is None for all topics."""
 
     def __init__(self, timeout_ms: int, topics: Iterable[Any] | None, tags: Any) -> None:
         listed = None if topics is None else list(topics)

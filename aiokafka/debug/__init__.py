@@ -48,8 +48,8 @@ def snapshot(client: Any) -> dict[str, Any]:
     `ParallelConsumer`.
 
     The result is JSON data: `json.dumps(snapshot(client))` works at any time, even before `start()`
-    and after `stop()`. The call sends no request and changes no state. Times are in seconds, those
-    whose names end with `_ms` in milliseconds; unknown values are None or omitted. The result
+    and after `stop()`. The call sends no request and changes no state. Times are in seconds, or in
+    milliseconds if their names end with `_ms`; unknown values are None or omitted. The result
     contains no passwords and no contents of records. Call it in the event loop of the client.
     """
     if hasattr(client, "unfinished"):

@@ -146,9 +146,9 @@ class ConsumerMetricsCollector(_Collector):
 
         `fetch_seconds` is the response time, including the time that the broker waited for records.
         `record_count` and `size_bytes` are those of the compressed batches in the response, so they
-        include records before the position and records of aborted transactions. For a share
-        consumer `record_count` is the number of offsets that the fetch has acquired, and the method
-        is called only for partitions in which the fetch has acquired offsets.
+        include records before the position and records of aborted transactions. A share consumer
+        calls the method only for partitions in which the fetch has acquired offsets;
+        `record_count` is the number of these offsets.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:

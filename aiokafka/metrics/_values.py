@@ -402,9 +402,9 @@ class LastingSums:
     """Keeps the last counts of deleted clients, and counts that are not in a client's metrics any
     more.
 
-    If a sum over clients became smaller, a monitoring system would conclude that the counter was
-    reset to 0, and would count the whole remaining sum once more. Therefore the last count of a
-    client is part of the sum as long as another client has a count with the same key.
+    A monitoring system takes a decrease of a counter for a reset to 0: it would count the whole
+    remaining sum once more. Therefore the last count of a client is part of the sum as long as
+    another client has a count with the same key.
 
     Owns: the counts of each client at the last `update`, and the sums of the ended counts. A sum is
     deleted when no client has a count with its key any more.

@@ -28,8 +28,9 @@ __all__ = ["AzureManagedIdentityTokenProvider", "GcpMetadataTokenProvider"]
 class _MetadataTokenProvider(CachedTokenProvider):
     """Base class of providers that request a token from the metadata service of a cloud.
 
-    The service has a link-local address, so requests are not encrypted and use no proxy. They need
-    no secret: the service knows from which machine, and for which identity, they come.
+    The service has a link-local or loopback address, so requests are not encrypted and use no
+    proxy. The application needs no secret: the service identifies the machine that sends the
+    request, or the platform sets a secret for the service in the environment.
     """
 
     def __init__(self, url: str, extensions: Mapping[str, str] | None, **options: Any) -> None:
@@ -77,7 +78,7 @@ class AzureManagedIdentityTokenProvider(_MetadataTokenProvider):
         resource: the audience of the token, for Event Hubs
             "https://NAMESPACE.servicebus.windows.net".
         client_id: the client id of a user-assigned identity; None: the only identity of the
-            machine, or its system-assigned one.
+            machine, or its system-assigned identity.
         extensions: the SASL extensions to send with the token (KIP-342).
         endpoint_url: the token endpoint, instead of IMDS.
         options: the options of `OAuthConfig`.

@@ -29,8 +29,8 @@ _CLOCK_SKEW = 30.0
 def read_file(path: str, what: str) -> bytes:
     """Return the content of a small file. Blocks while it reads.
 
-    Raises KafkaConnectionError, which is retriable because the file may be replaced soon, if the
-    file cannot be read, is empty, or has more than 256 KiB. `what` is for the error text.
+    Raises KafkaConnectionError if the file cannot be read, is empty, or has more than 256 KiB. This
+    error is retriable, because the file may be replaced soon. `what` is for the error text.
     """
     try:
         with open(path, "rb") as file:
@@ -146,11 +146,14 @@ class SignedAssertion:
         claim_iss: the issuer; None omits the claim.
         claim_sub: the subject; None omits the claim.
         claim_exp_seconds: seconds until an assertion expires.
-        claim_nbf_seconds: seconds before now at which an assertion becomes valid, so that a
-            difference of clocks does not matter.
+        claim_nbf_seconds: seconds before its creation from which an assertion is valid, because the
+            clock of the identity provider may be slow.
         claim_jti_include: add a unique id to each assertion.
         template_file: a JSON file with further fields, `{"header": {...}, "payload": {...}}`; the
             other arguments override them.
+
+    Raises ValueError for an unknown algorithm and for seconds that are not from 0 to 86400,
+    AuthenticationMethodNotSupported without cryptography (the extra `oauth`).
     """
 
     def __init__(

@@ -321,6 +321,9 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
             system.
         allow_http: allow http to other machines as well.
         options: the options of `OAuthConfig`.
+
+    Raises TypeError or ValueError for wrong arguments, AuthenticationMethodNotSupported without
+    httpx (the extra `oauth`).
     """
 
     def __init__(
@@ -401,7 +404,7 @@ class JwtBearerTokenProvider(_EndpointTokenProvider):
         assertion: a `SignedAssertion`, a `FileAssertion`, or another object with the method
             `create`.
 
-    The other arguments are those of `ClientCredentialsTokenProvider`.
+    The other arguments, and the errors, are those of `ClientCredentialsTokenProvider`.
     """
 
     def __init__(

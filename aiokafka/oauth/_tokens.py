@@ -259,8 +259,9 @@ class CachedTokenProvider(AbstractTokenProvider):
     replaced in the same way, and is used until then, because other brokers may accept it. After a
     failure, no token is fetched for a time, which grows with every failure.
 
-    If there is no valid token, `token` raises AuthenticationFailedError if the identity provider
-    has rejected the request, and KafkaConnectionError, which is retriable, after other failures.
+    Without a valid token, `token` raises the error of the fetch: AuthenticationFailedError if the
+    identity provider has rejected the request, KafkaConnectionError, which is retriable, after
+    other failures.
 
     Args:
         extensions: the SASL extensions to send with each token (KIP-342).

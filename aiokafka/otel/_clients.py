@@ -23,8 +23,8 @@ are read again."""
 
 
 class _ObservedMetric(NamedTuple):
-    """A metric to export. If the metric has a value for each topic, node or the like, `tag` is the
-    name of this tag in `_TAGS`; "" for a metric with one value per client."""
+    """A metric to export. `tag`, one of `_TAGS`, is the tag that distinguishes the values of a
+    client, such as "topic"; "" for a metric with one value per client."""
 
     group: str
     name: str

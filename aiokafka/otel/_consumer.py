@@ -63,7 +63,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         partitions: bool = False,
         group_id: str | None = None,
     ) -> None:
-        """Use these providers and this propagator. None stands for the global ones of the process.
+        """Use these providers and this propagator; None: those that are global in the process.
 
         `keys=False` omits the keys of records from spans. Metrics have the topic; `partitions=True`
         adds the partition. `group_id` is needed only if the object is a collector but not an

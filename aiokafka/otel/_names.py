@@ -170,8 +170,9 @@ def is_proxy(tracer: Any) -> bool:
 
 
 def _find_get_current() -> Any:
-    """Return the fastest function for the current context: the method of its context variable, if
-    this version of the API has one with a default."""
+    """Return the fastest function for the current context. This is the method `get` of the API's
+    context variable, if this version of the API has such a variable with a default value; otherwise
+    `context.get_current`."""
     runtime = getattr(context, "_RUNTIME_CONTEXT", None)
     variable = getattr(runtime, "_current_context", None)
     is_usable = isinstance(variable, ContextVar) and variable.get(None) is not None

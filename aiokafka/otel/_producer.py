@@ -36,9 +36,9 @@ class _TracedRecord(ProducerRecord):
 class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     """Creates OpenTelemetry spans and metrics for one producer. Each producer needs its own object.
 
-    As one of `interceptors`, it creates a span for each record, from `send` until the record is
-    acknowledged or has failed, and adds the trace context and baggage to the record's headers. As
-    `metrics_collector`, it counts messages, and measures the duration of each batch::
+    As one of `interceptors`, it creates a span for each record, which lasts from `send` until the
+    record is acknowledged or has failed. It adds the trace context and baggage to the record's
+    headers. As `metrics_collector`, it counts messages, and measures the duration of each batch::
 
         telemetry = ProducerTelemetry()
         producer = AIOKafkaProducer(interceptors=[telemetry], metrics_collector=telemetry)
@@ -56,7 +56,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         keys: bool = True,
         partitions: bool = False,
     ) -> None:
-        """Use these providers and this propagator. None stands for the global ones of the process.
+        """Use these providers and this propagator; None: those that are global in the process.
 
         `keys=False` omits the keys of records from spans. Metrics have the topic; `partitions=True`
         adds the partition.

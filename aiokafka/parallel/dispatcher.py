@@ -193,8 +193,8 @@ class Workers:
                 worker.work = None
             if worker.owner.is_stopping:
                 # The handler ignored the cancellation of this worker, so until now its record
-                # counted as running. The replacement may wait because `concurrency` was reached:
-                # wake it.
+                # counted as running. The worker that replaces this one may wait because
+                # `concurrency` was reached: wake it.
                 dispatcher.wake(1)
                 return
             if loop.time() > yield_at:
@@ -317,7 +317,8 @@ class Dispatcher:
                 return work
             waiter: asyncio.Future[None] = loop.create_future()
             self._waiters.append(waiter)
-            # If a woken worker is cancelled, another worker must be woken for the record.
+            # If this call is cancelled after it was woken, another worker must be woken for the
+            # record.
             is_cancelled = True
             try:
                 await waiter

@@ -118,8 +118,8 @@ class Flow:
 
     def on_queued(self, partition: PartitionWork) -> None:
         """Update the estimated record size after records of this partition were queued. Pause the
-        partition if the next `getmany()` could bring it above its share (see `_shares`), or if it
-        has more than `max_uncommitted` records from the lowest unfinished offset on.
+        partition in two cases: the next `getmany()` could bring it above its share (see `_shares`);
+        or it has more than `max_uncommitted` records from the lowest unfinished offset on.
         """
         mean = partition.nbytes / max(1, partition.unfinished)
         # The estimated size rises at once and falls slowly: a low estimate costs memory, a high

@@ -265,9 +265,9 @@ class WorkQueue:
     partition. The first record of a lane is ready or running, the rest wait. Records with the lane
     None have no order.
 
-    A record that is still running when its partition is revoked keeps its lane: if the partition is
-    assigned again, new records of the lane wait for the end of the running record, so that no two
-    records of a key run at once.
+    A record that is still running when its partition is revoked keeps its lane. If the partition is
+    assigned again, new records of the lane wait for the end of the running record: two records of a
+    key must not run at once.
 
     Owns: its fields and those of its PartitionWorks. No I/O, no waiting.
     """

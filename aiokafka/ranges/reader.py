@@ -118,7 +118,7 @@ class WaitingCallers:
                 self._idle_since = self._loop.time()
 
 
-# A topic counts as deleted or recreated if this number of metadata refreshes in a row say so.
+# A topic counts as deleted or recreated if this number of consecutive metadata refreshes show it.
 _REFRESHES = 3
 
 

@@ -43,7 +43,8 @@ __all__ = ["SessionListener", "TransactionalSession"]
 
 
 class SessionListener(ConsumerRebalanceListener):
-    """Reports rebalances to the session, and then to the application's own listener."""
+    """Calls the application's own listener; before, if partitions are revoked or lost, the
+    session."""
 
     def __init__(self, session: TransactionalSession) -> None:
         self._session = session
@@ -420,8 +421,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         1. Before SENDING_OFFSETS, the listener does not wait. It sets `is_void`, and the
            transaction is aborted instead of committed.
         2. While the offsets are sent, the listener waits for the end of the transaction, so the
-           group does not reassign the partitions. After `_MAX_REVOKE_WAIT` it sets `is_void`, which
-           the check between the two requests detects.
+           group does not reassign the partitions. After `_MAX_REVOKE_WAIT` the listener sets
+           `is_void`, which is checked between the two requests.
         3. While the commit is sent, the listener waits too. Without this wait, brokers before Kafka
            2.5 would return the previous offset to the next owner during the commit, and the records
            would be processed twice. Newer brokers make the next owner wait.

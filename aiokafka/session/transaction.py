@@ -106,14 +106,18 @@ OVER = (_P.COMMITTED, _P.ABORTED)
 class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     """One transaction of a session: `async with transaction as records`.
 
-    The end of the block commits the sent records and the offsets after `records` together. If the
-    block raises, the transaction is aborted, and the consumer seeks to the first of `records`. The
-    exception is re-raised, except for two errors: a recoverable KafkaError (see `retries` of the
-    session), and the CommitFailedError of `send()` after a revocation. Without an exception in the
-    block, the transaction is aborted if partitions of `records` were revoked, if the commit fails
-    with a recoverable error, or if a loop over `records` ended before the last record, such as by
-    `break` or `return`. The session then returns the records again, if their partitions are still
-    assigned to its consumer. To commit nevertheless after such a loop, call `records.clear()`.
+    The end of the block commits the sent records and the offsets after `records` together. The
+    transaction is aborted instead if:
+
+    - The block raises. The exception is re-raised, except for two errors: a recoverable KafkaError
+      (see `retries` of the session), and the CommitFailedError of `send()` after a revocation.
+    - Partitions of `records` were revoked.
+    - The commit fails with a recoverable error.
+    - A loop over `records` ended before the last record, for example by `break` or `return`. To
+      commit after such a loop, call `records.clear()` in the block.
+
+    After an abort, the consumer seeks to the first of `records`. The session returns the records
+    again if their partitions are still assigned to its consumer.
 
     Owns all its fields; the session and its listener call the methods.
     """
