@@ -153,7 +153,7 @@ _SETTLED_AFTER = 5.0
 _REMEMBERED = 20
 
 THROTTLES = "throttles this client, which has exceeded a quota, for another {:.1f} s"
-"""A text to follow the name of a broker; the argument is the remaining time in seconds."""
+"""The text after the name of a broker; its field is for the remaining time in seconds."""
 
 # Seconds within which a healthy broker responds. A later response counts as missing, that is, as an
 # outage; for a request that the broker may delay, such as Fetch, the permitted delay is added.

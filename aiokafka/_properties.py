@@ -244,7 +244,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def checks_names(text: str) -> bool:
-    """Return whether to check host names, from `text`, the value of
+    """Return whether to check host names according to `text`, the value of
     `ssl.endpoint.identification.algorithm`. Raises ValueError for an unknown algorithm."""
     if text.lower() not in ("", "none", "https"):
         raise ValueError("must be https, or empty to check no names")

@@ -299,7 +299,7 @@ class UnreadableRecords:
         return self._run == 0
 
     def __call__(self, error: RecordDeserializationError) -> bool:
-        """Count a record, and return whether it is to be returned."""
+        """Count a record, and return whether the consumer returns it to the application."""
         self._meter.unreadable(error.topic_partition.topic)
         self._write(error)
         if self._is_kept:

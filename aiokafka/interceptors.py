@@ -90,7 +90,7 @@ class ConsumerInterceptor:
     def on_poll(self, seconds: float) -> Awaitable[None] | None:
         """Called before `on_consume` with the seconds that `getmany` or `getone` has waited.
 
-        If the method returns a coroutine, it runs later, as for `on_commit`.
+        If the method returns a coroutine, the coroutine runs later, as for `on_commit`.
         """
 
     def on_consume(self, records: Records) -> Records | Awaitable[Records | None] | None:

@@ -111,7 +111,8 @@ class RoundRobinPartitioner:
         all_partitions: Sequence[int],
         available: Sequence[int],
     ) -> int:
-        """Return the next available partition of `topic`; if none is available, the next of all."""
+        """Return the next available partition of `topic`; if no partition is available, the next
+        partition of `all_partitions`."""
         turn = self._turns.get(topic)
         if turn is None:
             # Begin with a random partition, so that short-lived producers use all partitions.

@@ -100,8 +100,8 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition, its leader (-1 without one) and its replicas, all as node ids. `error` is the
-    error that the broker reported for the partition, None without one."""
+    """A partition, with the node ids of its leader (-1 without one), its replicas and its in-sync
+    replicas. `error` is the error that the broker reported for the partition, None without one."""
 
     topic: str
     partition: int

@@ -552,8 +552,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         return self._values[key]
 
     def __iter__(self) -> Iterator[TableKey]:
-        """Iterate over the keys. Do not await inside the loop, or iterate over `snapshot()`: a
-        changed table raises RuntimeError."""
+        """Iterate over the keys. Do not await inside the loop: if the table changes meanwhile, the
+        iteration raises RuntimeError. A loop that awaits can iterate over `snapshot()`."""
         self._check_readable()
         return iter(self._values)
 
@@ -566,8 +566,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         return key in self._values
 
     def snapshot(self) -> TableSnapshot[TableKey, TableValue]:
-        """Return an immutable copy of the table, with the offsets that it is valid for. The copy
-        shares the values, and takes some ten milliseconds for a million keys."""
+        """Return an immutable copy of the table, with the offsets up to which it is complete. The
+        copy shares the values, and takes about ten milliseconds for a million keys."""
         self._check_readable()
         offsets = {tp: p.position for tp, p in self._partitions.items() if p.position is not None}
         return TableSnapshot(self._values.copy(), offsets)
@@ -864,7 +864,7 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         """Read a partition again. How it is done:
 
         1. Pause the partition. The table keeps its entries.
-        2. Look up the beginning, in a task, because the leader may be away for long.
+        2. Look up the first offset, in a task, because the leader may be unavailable for long.
         3. Seek to the beginning, and resume. The records are applied to `shadow`.
         4. At the end, replace the entries by the shadow, and publish the differences.
 

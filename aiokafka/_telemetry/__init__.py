@@ -289,7 +289,7 @@ class TelemetryReporter:
 
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
         """Evaluate the error code of a PushTelemetry response; return the seconds until the next
-        call of `_step`. Raises any other error than the four that this method handles."""
+        call of `_step`. Raises all errors except the four that this method handles."""
         error = for_code(code)
         # The broker does not know the subscription, or rejects the codec: request a subscription
         # at once.

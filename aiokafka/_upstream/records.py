@@ -438,7 +438,7 @@ class LegacyRecordBatchBuilder(_Codecs):
 
     @staticmethod
     def record_overhead(magic: int) -> int:
-        """Return the bytes of a message besides its key, value, offset and length."""
+        """Return the number of bytes of a message without its offset, size field, key and value."""
         return _OVERHEAD[magic]
 
     def build(self) -> bytearray:

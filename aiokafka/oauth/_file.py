@@ -101,7 +101,7 @@ class FileTokenProvider(CachedTokenProvider):
         return 0.0
 
 
-# -- Assertions: JSON web tokens by which a client authenticates instead of a secret (RFC 7523)
+# -- Assertions: JSON web tokens with which a client authenticates, in place of a secret (RFC 7523)
 
 
 class Assertion(Protocol):

@@ -457,8 +457,8 @@ class ParallelConsumer(Generic[KT, VT]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # If `stop()` is cancelled, nobody calls it again: these callbacks stop the consumer and
-            # cancel the tasks.
+            # If `stop()` is cancelled, it is not called again: these callbacks stop the consumer
+            # and cancel the tasks.
             stack.push_async_exit(self._consumer)
             stack.callback(self._abandon)
             await self.stop()
@@ -605,7 +605,7 @@ def _check_consumer(consumer: aiokafka.AIOKafkaConsumer) -> None:
 
 def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | None) -> None:
     """Raise ValueError if `assign()` was called without partitions of the retry topics, or with
-    partitions of dead-letter topics.
+    partitions of a topic and also of its dead-letter topic.
     """
     assigned = {tp.topic for tp in consumer.assignment()}
     if retry is None or not assigned:

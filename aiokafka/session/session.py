@@ -43,8 +43,8 @@ __all__ = ["SessionListener", "TransactionalSession"]
 
 
 class SessionListener(ConsumerRebalanceListener):
-    """Calls the application's own listener; before, if partitions are revoked or lost, the
-    session."""
+    """The rebalance listener of a session. It removes revoked and lost partitions from the
+    transaction of the session, and then calls the application's own listener."""
 
     def __init__(self, session: TransactionalSession) -> None:
         self._session = session
@@ -119,7 +119,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     ended, its transaction is aborted. A block without a loop over the records commits all records.
 
     A session works with a subscribed consumer, in a group of either protocol, and with a consumer
-    that has called `assign()`. Each set of partitions given to `assign()` needs its own
+    with manually assigned partitions. Each set of partitions given to `assign()` needs its own
     transactional id. Brokers before Kafka 2.5 accept offsets from a member that was replaced while
     its process was frozen. With these brokers, exactly-once holds only for `assign()`; with a
     subscription, the first transaction logs a warning.
