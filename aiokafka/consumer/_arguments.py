@@ -25,8 +25,8 @@ class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return the partitions as a list. Raises TypeError if `partitions` is a single partition or
-    name, or if an element is not a partition."""
+    """Return the partitions as a list. Raises TypeError if `partitions` is a single partition or a
+    str, or if an element is not a partition."""
     return [
         as_partition(tp) for tp in as_list("partitions", partitions, "partitions", TopicPartition)
     ]
@@ -34,7 +34,7 @@ def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
     """Return the partitions of `assign()` as a list. Raises TypeError for anything but partitions,
-    ValueError for a name that no topic can have and for a negative number."""
+    ValueError for an invalid topic name or a negative partition number."""
     # Convert NumPy integers: `ConsumerRecord.partition` must be an `int`.
     tps = [TopicPartition(tp[0], operator.index(tp[1])) for tp in as_partitions(partitions)]
     for tp in tps:
@@ -60,7 +60,7 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets of `commit()` as a dict of TopicPartition to OffsetAndMetadata. Raises
     ValueError or TypeError for malformed offsets."""
     if not isinstance(offsets, Mapping) or not offsets:
-        # The text must not contain the value, which may be a record with secrets.
+        # The error text must not contain the argument, which may be a record with secrets.
         given = "an empty one" if isinstance(offsets, Mapping) else type(offsets).__name__
         raise ValueError(f"offsets: must be a dict with at least one partition, not {given}")
     entries: dict[TopicPartition, OffsetAndMetadata] = {}

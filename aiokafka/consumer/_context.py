@@ -73,7 +73,7 @@ class TopicCounts:
         self.skipped = 0
         """Offsets skipped because the position was no longer in the log."""
         self.unreadable = 0
-        """Records that were skipped or returned as bytes because a deserializer has raised."""
+        """Records that were skipped, or returned as bytes, because a deserializer has failed."""
         self.records = 0
         """Records returned to the application."""
         self.size = 0
@@ -84,13 +84,16 @@ class ConsumerMeter:
     """Counts fetches, returned records, rebalances and commits, and reports them to the
     application's metrics collector.
 
-    Not called for each record: the FetchBuffer counts returned records in `PartitionState.taken`,
-    and `settle()` adds the increase to the counts here. Owns all other counts.
+    No method is called for each record: the FetchBuffer counts returned records in
+    `PartitionState.taken`, and `settle()` adds the increase to the counts of this object.
+
+    Owns all counts except `PartitionState.taken`.
     """
 
     def __init__(self, log: SubjectLog, config: ConsumerConfig) -> None:
         collector = config.metrics_collector
-        # Do not call a collector whose type is a base class: its methods do nothing.
+        # Do not call a collector that is an instance of a base class itself, not of a subclass: its
+        # methods do nothing.
         self.collector = None if type(collector) in _NO_COLLECTORS else collector
         self._guard = Guard(log, "the metrics collector")
         self._read_committed = config.read_committed

@@ -1,8 +1,9 @@
 """Awaits deserializers and further records on behalf of `getone()` and `getmany()`.
 
-The FetchBuffer runs the first step of each deserializer. Most return a result in this step;
-`finish_one()` and `finish_many()` run only if a deserializer waits, for example for a schema
-registry. `fill_many()` runs only for `getmany(min_records=)`.
+The FetchBuffer calls each deserializer. If the deserializer is `async`, the FetchBuffer runs it up
+to its first wait. Most deserializers return a result without a wait. `finish_one()` and
+`finish_many()` run only if a deserializer waits, for example for a schema registry. `fill_many()`
+runs only for `getmany(min_records=)`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
 async def finish_one(context: ConsumerContext) -> ConsumerRecord[Any, Any] | None:
-    """Wait for the deserializer of `FetchBuffer.suspended`, and return the record.
+    """Wait for the deserializer of the next record of `FetchBuffer.suspended`, and return the
+    record.
 
     The position moves after the deserializer has returned, so a cancelled call has consumed
     nothing. If a rebalance has begun during the wait, or the partition was revoked, paused or moved
@@ -75,8 +77,8 @@ async def _go_on(
     while queue.buffer.suspended is not None:
         chunk, epoch, suspended = queue.buffer.pop_suspended()
         await _finish(context, chunk.state, suspended)
-        # Read no more if a partition was revoked: `finish()` drops its records, also those of
-        # a new assignment of the same partition.
+        # Read no more if a partition was revoked: `finish()` drops all records of this partition.
+        # If the partition is assigned again, it would drop the records read since, too.
         must_raise = suspended.error is not None and context.on_unreadable is None
         if any(state.is_retired() for state in counts) or (must_raise and records):
             return False
@@ -175,9 +177,10 @@ async def _finish(
 ) -> None:
     """Wait for the deserializers of a record, and show the wait in `health()`.
 
-    A CancelledError has one of two causes. If this task is being cancelled, propagate it. If the
-    deserializer awaited a cancelled task or future, it is the error of the deserializer. Python
-    3.10 cannot distinguish the causes: propagate it there.
+    A CancelledError has one of two causes. If this task is being cancelled, propagate the
+    CancelledError. If the deserializer awaited a cancelled task or future, treat the CancelledError
+    as an error of the deserializer. Python 3.10 cannot distinguish the causes (there is no
+    `Task.cancelling()`): always propagate it there.
     """
     count = getattr(asyncio.current_task(), "cancelling", lambda: None)
     before = count()

@@ -154,9 +154,9 @@ class ConsumerHealthMonitor:
         )
 
     def check(self, raised_at: float) -> float:
-        """Raise KafkaUnreachableError if an outage has lasted `unreachable_timeout`, and the error
-        was not raised for that long. Otherwise return the loop time of the next check. `raised_at`:
-        loop time at which the error was last raised."""
+        """Raise KafkaUnreachableError if both an outage has lasted for `unreachable_timeout`, and
+        the same time has passed since `raised_at`. Otherwise return the loop time of the next
+        check. `raised_at`: loop time at which the error was last raised."""
         limit = self._config.unreachable_timeout
         assert limit is not None
         now = self._loop.time()
@@ -224,8 +224,8 @@ class ConsumerHealthMonitor:
     # -- outages and stalls ------------------------------------------------------------------------
 
     def _outage(self, now: float) -> Outage | None:
-        """Return the older one of the outage of the coordinator and the outage that stops all
-        fetches; None if there is neither."""
+        """Return the outage of the coordinator, or the outage that stops all fetches. If there are
+        both, return the one that began first; None if there is neither."""
         outages = [self._coordinator_outage(now), self._fetch_outage(now)]
         return min((one for one in outages if one is not None), default=None, key=_since)
 

@@ -114,8 +114,8 @@ def _fetches(
 
 
 class _PartitionRows:
-    """The metrics of the assigned partitions. The constructor copies the values; iteration creates
-    the Metric objects, because the 50,000 objects of 10,000 partitions take 0.1 s to create.
+    """The metrics of the assigned partitions. The constructor only copies the values. Iteration
+    creates the Metric objects: for 10,000 partitions, creating the 50,000 objects takes 0.1 s.
     """
 
     __slots__ = ("_rows", "_tags")

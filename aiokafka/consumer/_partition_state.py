@@ -50,10 +50,10 @@ _FormerPosition = tuple[int, int, int, int]
 class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
-    Updated once per fetched record set, and read by commits. Has the last `MOST_SPANS` epochs up to
-    the end of the buffered records. The epochs before the latest reset, seek with a leader epoch,
-    or seek over offsets that were not fetched are dropped. The epoch of any other offset is -1
-    (unknown), which is valid in a commit.
+    Updated once per fetched record set, and read by commits. Keeps the last `MOST_SPANS` epochs up
+    to the end of the buffered records. A reset, a seek with a leader epoch, and a seek over offsets
+    that were not fetched drop all earlier epochs. The epoch of any other offset is -1 (unknown),
+    which is valid in a commit.
     """
 
     __slots__ = ("_end", "_spans")
@@ -195,8 +195,8 @@ class FetchCursor:
         if offset >= 0:
             self.offset = offset
             # Replace the epoch of the dropped records by the epoch of the record before `offset`.
-            # If that is unknown, keep the epoch: with -1, the position would not be validated after
-            # a change of the leader.
+            # If this epoch is unknown, keep the epoch of the dropped records: with -1, the position
+            # would not be validated after a change of the leader.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch
@@ -371,8 +371,9 @@ class PartitionState:
       enough buffered records.
     - `needs_offset`: the OffsetResolver has to find or to check the position.
     - `call`: number of the latest call of `getone()` or `getmany()` that returned records of the
-      partition, 0 if none did. `finished`: the offset of the first of these records, which may be
-      after the position before the call: transaction markers have offsets, too.
+      partition; 0 if no call did.
+    - `finished`: offset of the first record that this call returned. It may be larger than the
+      position before the call, because transaction markers have offsets, too.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
     - `lost_at`: the position that was out of range, until the reset is complete; else -1.
@@ -548,9 +549,8 @@ class PartitionState:
         self.changed()
 
     # `move()` and `lose()` change the position after a truncation of the log, or by the reset
-    # policy. The application may be processing records, and does not know about the change. So
-    # unlike `seek()`, both methods do not count these records as finished: auto-commit must not
-    # include them.
+    # policy. The application may be processing records, and does not know about the change. Unlike
+    # `seek()`, both methods leave these records unfinished, so that auto-commit excludes them.
 
     def move(self, offset: int, offset_epoch: int) -> None:
         """Seek, although the application has not called `seek()`. Records that the application is
@@ -643,8 +643,8 @@ class PartitionState:
         if self.shown != NOTHING_SHOWN:
             offset = min(self.next_offset, self.shown)
             self.shown = NOTHING_SHOWN
-            # The records before `offset` may be uncommitted: an earlier call has returned them, so
-            # keep the number of an earlier call.
+            # An earlier call has returned the records before `offset`, and they may be uncommitted.
+            # So set `call` to the number of an earlier call: 0 means that no record was returned.
             earlier = self.call - 1 if self.taken else 0
             self.put_back(offset)
             self.call = earlier

@@ -508,20 +508,26 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def start(self) -> None:
         """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
-        written after `start()` returns are read, because `start()` waits for the end offsets. But
-        it does not wait for a partition without a leader, after a failed request, or for more than
-        five seconds.
+        written after `start()` returns are read, because `start()` waits for the end offsets, for
+        at most five seconds. It does not wait for the end offset of a partition that has no leader,
+        or whose request has failed.
 
-        Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
-        does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
-        denied, AuthenticationFailedError; KafkaTimeoutError if the group has no coordinator for
-        `request_timeout_ms`, or no assignment for this member within `max_poll_interval_ms` (which
-        other members may take to rejoin), 5/4 of `rebalance_timeout_ms` or
-        `default_api_timeout_ms`, whichever is longest; GroupAuthorizationFailedError;
-        ConsumerStoppedError if another task calls `stop()`; IllegalStateError (also an
-        AssertionError) if the consumer was started before, or in another event loop. After a
-        failure or a cancellation everything is closed, and `start()` may be called again, with the
-        same subscription.
+        Raises:
+
+        - KafkaConnectionError if no broker responds; AuthenticationFailedError.
+        - UnknownTopicOrPartitionError if a topic does not exist after `request_timeout_ms`.
+        - TopicAuthorizationFailedError if all topics are denied; GroupAuthorizationFailedError.
+        - KafkaTimeoutError if the coordinator of the group is not found within
+          `request_timeout_ms`.
+        - KafkaTimeoutError if the group has no assignment for this member in time. The limit is the
+          longest of `default_api_timeout_ms`, `max_poll_interval_ms` (other members may take so
+          long to rejoin) and 5/4 of `rebalance_timeout_ms`.
+        - ConsumerStoppedError if another task calls `stop()`.
+        - IllegalStateError (also an AssertionError) if the consumer was started before, or belongs
+          to another event loop.
+
+        After a failure or a cancellation everything is closed, and `start()` may be called again,
+        with the same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise WrongStart("start() is called in another event loop than the constructor")
@@ -625,12 +631,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 protocol, the session timeout of the broker). None: keep it only if it is static.
 
         Commits, also those of other tasks, and leaving take `timeout` seconds at most (None: ten
-        seconds; 0: do neither). Waiting readers and `start()` raise ConsumerStoppedError at once,
-        other waiting calls at the latest when the connections are closed. Concurrent calls return
-        together. A second call does nothing, or continues the work after a cancelled call.
+        seconds; 0: do neither). A waiting `getone()` or `start()` raises ConsumerStoppedError at
+        once, and a waiting `getmany()` returns `{}`. Other waiting calls raise ConsumerStoppedError
+        at the latest when the connections are closed. Concurrent calls of `stop()` return together.
+        A second call does nothing, or continues the work after a cancelled call.
 
         The last returned records count as finished if `stop()` is called by the task that read
         them, unless the task is handling an exception.
+
+        Raises ValueError or TypeError for a wrong argument, IllegalStateError in a rebalance
+        listener of this consumer, or in another event loop.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         refuse_in_listener(self._queue, "stop()")
@@ -651,9 +661,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """Return no more records: waiting and later calls raise ConsumerStoppedError. If the
-        application calls `stop()` after a failed `start()`, another `start()` raises this error,
-        too."""
+        """Return no more records: later calls, and waiting calls except `getmany()`, raise
+        ConsumerStoppedError. If the application calls `stop()` after a failed `start()`, another
+        `start()` raises this error, too."""
         if self._closed:
             self._has_failed = False
             return
@@ -667,8 +677,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def _is_reader(self) -> bool:
         """Return whether the caller is the task that called `_begin_call()` last."""
-        # With the loop as argument, `current_task()` makes no system call before CPython 3.12, but
-        # returns a task also in another thread.
+        # With the loop as argument, `current_task()` makes no system call before CPython 3.12. But
+        # in another thread it then returns the task of this loop, so compare the thread, too.
         task = asyncio.current_task(self._loop)
         return task is not None and task is self._reader() and self._reader_thread == get_ident()
 
@@ -755,8 +765,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Partitions that were assigned before keep their position, and stay paused if they were. With
         auto-commit, the finished records of partitions that are no longer assigned are committed.
 
-        Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions or
-        (topic, partition) tuples, ValueError for a name that no topic can have.
+        Raises IllegalStateError after `subscribe()`, and in a rebalance listener of this consumer;
+        TypeError for anything but TopicPartitions or (topic, partition) tuples; ValueError for an
+        invalid topic name or a negative partition number.
         """
         refuse_in_listener(self._queue, "assign()")
         self._subscription.assign(to_assign(partitions))
@@ -776,10 +787,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         matches a SubscriptionPattern. `listener` is called when partitions move within a group;
         without `group_id` it is not called.
 
-        Raises TypeError unless exactly one of `topics` and `pattern` is given, and for topics that
-        are not a list, tuple or set of names; ValueError for a bad pattern, and for a name that no
-        topic can have; IllegalStateError after `assign()`; IllegalOperation for a
-        SubscriptionPattern without group_protocol="consumer".
+        Raises TypeError unless exactly one of `topics` and `pattern` is given, if `topics` is not a
+        list, tuple or set of names, and if `listener` is not a ConsumerRebalanceListener;
+        ValueError for an invalid pattern or topic name; IllegalStateError after `assign()`, and in
+        a rebalance listener of this consumer; IllegalOperation for a SubscriptionPattern without
+        `group_id` or without group_protocol="consumer".
         """
         refuse_in_listener(self._queue, "subscribe()")
         if not topics and not pattern:
@@ -810,7 +822,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Drop the subscription and all partitions; `assign()` or `subscribe()` may follow.
 
         In the background the consumer commits finished records (with auto-commit), calls the
-        listener with the revoked partitions and leaves the group.
+        listener with the revoked partitions and leaves the group. Raises IllegalStateError in a
+        rebalance listener of this consumer.
         """
         refuse_in_listener(self._queue, "unsubscribe()")
         self._subscription.unsubscribe()
@@ -830,7 +843,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Raises IllegalOperation without `group_id` or a subscription, and with
         group_protocol="consumer", where the coordinator decides when to assign again;
-        ConsumerStoppedError after `stop()`, IllegalStateError before `start()`.
+        ConsumerStoppedError after `stop()`, IllegalStateError before `start()`, TypeError if
+        `reason` is not a str.
         """
         if not isinstance(reason, str):
             raise TypeError(f"reason: must be a string, not {reason!r}")
@@ -858,6 +872,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. The error
         of a partition is raised when it is the partition's turn; other partitions are still read.
+        IllegalStateError is raised before `start()`, without a subscription, in another event loop,
+        and in a rebalance listener, interceptor or deserializer of this consumer.
         """
         # Use the fast path only in the task that called `_begin_call()` last. For another task,
         # `_begin_call()` must first check the event loop, and register the task as the reader.
@@ -937,8 +953,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return record
 
     async def _finish_one(self, intercepts: bool = True) -> ConsumerRecord[KT, VT] | None:
-        """Wait for the deserializer of `FetchBuffer.suspended`. Return the record, after the
-        interceptors if `intercepts` is set; None if it must be read again."""
+        """Wait for the deserializer of the next record of `FetchBuffer.suspended`. Return the
+        record, changed by the interceptors if `intercepts` is True; None if it is dropped, or must
+        be read again."""
         from aiokafka.consumer._deserialization import finish_one
 
         began_at = self._loop.time()
@@ -1001,8 +1018,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         limit: int,
         deadline: float,
     ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
-        """Wait for the deserializer of `FetchBuffer.suspended`, and return `records` and the
-        records after them."""
+        """Wait for the deserializer of the next record of `FetchBuffer.suspended`. Return
+        `records`, and the records after them up to `limit`."""
         from aiokafka.consumer._deserialization import finish_many
 
         while True:
@@ -1015,8 +1032,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             # record to return for a long time.
             if self._context.on_unreadable is not None and self._yielded_at >= deadline:
                 return records
-            # The record was dropped, for example after a seek. Read on: others may be buffered
-            # already, and then nothing would wake this call.
+            # The record was dropped, for example after a seek. Read on instead of waiting: other
+            # records may be buffered already, and buffered records do not wake a waiting call.
             records = self._queue.take(wanted, limit)
             if self._queue.buffer.suspended is None:
                 return records
@@ -1133,7 +1150,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
         """Return an iterator over all records, which ends when the consumer is stopped. `async for`
-        is faster than calls of `getone()`. Raises ConsumerStoppedError if stopped already."""
+        is faster than calls of `getone()`. Raises ConsumerStoppedError if the consumer was stopped
+        before the loop began."""
         self._check()
         return RecordIterator(
             self._queue.buffer, self._is_plain, lambda: type(self).__anext__(self)
@@ -1217,7 +1235,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         Returns True when the positions are known, or False after `request_timeout_ms`: the look-up
         then continues in the background. Raises IllegalStateError if a partition is not assigned,
-        AssertionError if none is given and none is assigned, TypeError for anything but
+        AssertionError if no partition is given and none is assigned, TypeError for anything but
         TopicPartitions, TopicAuthorizationFailedError.
         """
         return await self._seek_to(EARLIEST, partitions)
@@ -1311,19 +1329,19 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the offset after the newest record, as of the last fetch; None before the first
-        fetch."""
+        fetch. Raises AssertionError if the partition is not assigned."""
         return self._fetched_state(partition).highwater
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """Return the last stable offset in the last fetch response: all transactions that began
         before this offset are complete. None before the first fetch; -1 without `read_committed`.
-        """
+        Raises AssertionError if the partition is not assigned."""
         lso = self._fetched_state(partition).lso
         return lso if lso is None or self._given.read_committed else -1
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """Return the time of the partition's last fetch response (ms since 1970); None before the
-        first response."""
+        first response. Raises AssertionError if the partition is not assigned."""
         return self._fetched_state(partition).timestamp
 
     @overload
@@ -1438,7 +1456,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition; None without a committed offset.
 
-        Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
+        Raises IllegalOperation without a group, TypeError for anything but a TopicPartition,
+        KafkaTimeoutError after `default_api_timeout_ms`.
         """
         committer = self._need_group("committed")
         deadline = self._loop.time() + self._given.default_api_timeout

@@ -95,7 +95,7 @@ class Assignment:
 
 class Subscription:
     """The choice of the application: topics by name or pattern (`subscribe()`), or partitions
-    (`assign()`; `is_manual`)."""
+    (`assign()`; then `is_manual` is True)."""
 
     __slots__ = ("_owner", "is_manual", "listener", "pattern", "regex", "topics")
 
@@ -151,8 +151,8 @@ class SubscriptionState:
         self.revoked_after_reading: dict[TopicPartition, int] = {}
         """Partitions that were revoked after records of them were returned, with the number of the
         last call of `getone()` or `getmany()` that returned such records. An application may
-        process records for any time, so entries are dropped only by number: the latest 10,000, or
-        twice the largest assignment if that is more, are kept."""
+        process records for an unlimited time, so entries do not expire. Only the number of entries
+        is limited: to 10,000, or twice the size of the largest assignment if that is more."""
         self._most_revoked = _MOST_REVOKED
 
     def fetch_context(self) -> AbstractContextManager[None]:
@@ -224,9 +224,10 @@ class SubscriptionState:
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Subscribe to all topics that match `regex`. The broker evaluates it. `topics` starts with
-        the topics assigned now, because the broker sends no assignment if the new expression
-        matches the same topics. Raises IllegalStateError after `assign()`."""
+        """Subscribe to all topics that match `regex`, which the broker evaluates. The new
+        subscription begins with the topics that are assigned now, because the broker sends no
+        assignment if the new expression matches the same topics. Raises IllegalStateError after
+        `assign()`."""
         self._refuse_manual()
         topics = frozenset(tp.topic for tp in self.assignment.tps)
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
@@ -306,8 +307,8 @@ class SubscriptionState:
     def assigned_state(
         self, tp: TopicPartition, text: str = "Partition {} is not assigned"
     ) -> PartitionState:
-        """Return the state of an assigned partition. Raises IllegalStateError, which begins with
-        `text`, for any other partition."""
+        """Return the state of an assigned partition. Raises IllegalStateError, with a message that
+        begins with `text`, for any other partition."""
         state = self.assignment.get(tp if type(tp) is TopicPartition else as_partition(tp))
         if state is None:
             raise IllegalStateError(f"{text.format(tp)} to this consumer")

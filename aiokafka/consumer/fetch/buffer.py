@@ -1,6 +1,6 @@
 """The buffer of fetched record sets, from which readers take records. No I/O, no awaits.
 
-Compiled if possible, since `next()` and `RecordIterator` run once per record.
+Compiled with Cython if possible, because `next()` and `RecordIterator` run once per record.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _ALL = 2**31 - 1
 # last batch may exceed this limit, up to `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
-# Most records that `next()` returns until the reading task checks how long other tasks have waited.
-# The end of a record set is no sufficient limit: a compressed one may have tens of thousands of
-# records.
+# Maximum number of records that `next()` returns before the reading task checks how long other
+# tasks have waited. The check at the end of a record set is not enough: a compressed record set may
+# have tens of thousands of records.
 _LONGEST_RUN = 127
 
 
 class PinnedResponse:
-    """The memory of one fetch response, of `nbytes`. Each unread record set is a view that keeps
-    the whole response in memory. `unread`: the number of these record sets. `node`: the fetcher
-    that counts the bytes until all are read or dropped."""
+    """The memory of one fetch response. Each unread record set is a view that keeps the whole
+    response in memory. `nbytes`: size of the response in bytes. `unread`: number of its unread
+    record sets. `node`: the NodeFetcher that counts the bytes until all record sets are read or
+    dropped."""
 
     node: NodeFetcher
     nbytes: int
@@ -86,16 +87,16 @@ class FetchBuffer:
 
     call: int  # number of the latest call of `getone()` or `getmany()`
     timed_call: int  # number of the latest call with a known time
-    called_at: float  # time of this call (loop time)
-    first_called_at: float  # time of the first call
+    called_at: float  # time of `timed_call` (loop time)
+    first_called_at: float  # time of the first call (loop time)
     longest_interval: float  # longest time between two successive calls with known times, in s
     fast_path: bool  # `next()` may return records
     interceptor: Interceptor | None  # called with each record
-    may_call_interceptor: bool  # `next()` calls it: it has returned no awaitable so far
+    may_call_interceptor: bool  # `next()` may call `interceptor`: it has returned no awaitable yet
     is_intercepting: bool  # interceptors run or a deserializer waits: other readers get no records
     is_calling: bool  # `next()` is calling the interceptor
     unfinished: tuple[PartitionState, Any] | None  # for `_interception.resume()`
-    suspended: FetchedPartition | None  # a deserializer waits for its next record
+    suspended: FetchedPartition | None  # record set; the deserializer of its next record waits
     is_awaited: bool  # a reader waits for records
     awaited: Wanted  # the partitions that the reader waits for
     _run: int  # records that `next()` returns before the caller checks the time
@@ -247,10 +248,10 @@ class FetchBuffer:
         known.
 
         The fast paths do not read the clock, because that would cost as much as returning a record.
-        `pace()` limits the number of their calls, so that the clock is usually read once per
-        millisecond. If the application becomes slower, the next check of `max_poll_interval_ms`
-        calls this method before that. `now` is then later than the call by at most the time between
-        two checks.
+        `pace()` limits the number of calls of the fast paths, so that the clock is usually read
+        once per millisecond. If the application becomes slower, the next check of
+        `max_poll_interval_ms` calls this method earlier. `now` is then later than the application's
+        call by at most the time between two checks.
         """
         if self.call == self.timed_call:
             return
@@ -264,8 +265,8 @@ class FetchBuffer:
     def pace(self, share: float) -> None:
         """Set how many records `next()` returns before it returns None, so that the caller checks
         whether other tasks must run. `share`: the time since other tasks last ran, as a fraction of
-        the permitted time. If it is at most 1, the number doubles; else the number falls in
-        proportion.
+        the permitted time. If `share` is at most 1, the number of records doubles; else it falls in
+        proportion to `share`.
 
         The number adapts, because the time includes the application's work on the records, which
         may take a thousand times longer than reading them.
@@ -359,8 +360,8 @@ class FetchBuffer:
         try:
             passed = self.interceptor({state.tp: [record]})  # type: ignore[misc]
         except BaseException:
-            # A KeyboardInterrupt or the like: ConsumerInterception logs an Exception, and does not
-            # raise it.
+            # Only a BaseException such as KeyboardInterrupt is raised here: ConsumerInterception
+            # catches an Exception and logs it.
             self.is_intercepting = False
             state.give_back(1)
             raise
@@ -433,7 +434,7 @@ class FetchBuffer:
         After decompressing 64 MiB, returns the records so far. A partition whose records were
         returned moves to the end of the queue. Raises like `next_of()`, but returns the records
         before an unreadable record first. If a deserializer waits, sets `suspended` and returns the
-        records before.
+        records before that record.
         """
         self._raise_failure_in_turn(wanted)
         self._room = _MOST_UNPACKED
@@ -521,8 +522,8 @@ class FetchBuffer:
         return True
 
     def pop_suspended(self) -> tuple[FetchedPartition, int, SuspendedRecord]:
-        """Return and clear the arguments of `accept()`: `suspended`, its epoch, and the record
-        whose deserializer waits."""
+        """Clear `suspended`, and return the arguments of `accept()`: the record set in `suspended`,
+        its epoch, and its record whose deserializer waits."""
         chunk = self.suspended
         assert chunk is not None
         record = chunk.reader.suspended
@@ -622,8 +623,8 @@ class FetchBuffer:
     ) -> None:
         """Append up to `limit` records (-1 = all) of one partition to `records`; fewer if the limit
         of decompressed bytes (`_room`) is reached. If a record is unreadable, append the records
-        before it and raise the error. If a deserializer waits, append the records before and set
-        `suspended`."""
+        before it and raise the error. If the deserializer of a record waits, append the records
+        before it and set `suspended`."""
         self._before.append((state, state.next_offset, state.taken))
         while True:
             chunk = self._head(state)

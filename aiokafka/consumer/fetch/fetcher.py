@@ -1,4 +1,5 @@
-"""The fetch target of each assigned partition: its leader, or a preferred read replica."""
+"""FetchTargets: the broker that each partition is fetched from (the leader or a preferred read
+replica). Fetcher: runs one NodeFetcher for each of these brokers."""
 
 from __future__ import annotations
 
@@ -417,12 +418,13 @@ class Fetcher:
         self._touch_node(state)
 
     def on_withheld(self, state: PartitionState) -> None:
-        """Notify the NodeFetcher that the partition must or must not be fetched, after `pause()`,
+        """Notify the NodeFetcher that `is_withheld` of the partition has changed, by `pause()`,
         `resume()` or a change of the subscription. If records of the partition may be returned
         again, wake its readers."""
         if not state.is_withheld:
             self._queue.wake_readers_of(state)
-        # As `_touch_node()`, without the call: applications pause and resume for each record.
+        # Copied from `_touch_node()` to save a call, because some applications pause and resume a
+        # partition for each record.
         node_id = state.target.node_id
         if node_id is not None and node_id in self._nodes:
             self._nodes[node_id].touch(state)

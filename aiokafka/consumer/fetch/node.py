@@ -79,12 +79,13 @@ _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
 
-# A response may use a quarter of the broker's share of the buffer memory: the memory of a response
-# is released only as a whole, and then the application still has other responses to read.
+# A response may use a quarter of the broker's share of the buffer memory. The memory of a response
+# is released only as a whole. With this limit, the application still has other responses to read
+# when the memory of one response is released.
 _RESPONSES_PER_SHARE = 4
 
-# Seconds between two fetches for a waiting reader, while some partitions have enough unread record
-# sets and only the others are fetched.
+# While a reader waits, seconds between two fetches that leave out the partitions with enough unread
+# record sets (`FetchPlan.full`).
 _PACE = 0.05
 
 _CLOSE_TIMEOUT = 1.0
@@ -207,12 +208,14 @@ class FetchPlan:
 
 
 class FetchSession:
-    """Incremental fetch session with one broker (KIP-227): requests have only changes. No I/O.
+    """Incremental fetch session with one broker (KIP-227): a request contains only the partitions
+    that have changed since the last request. No I/O.
 
     Owns: the session id, the session epoch and the partitions in the broker's session. A full
-    request (epoch 0) has all partitions, and opens or replaces a session; later requests have the
-    changed partitions only. After any error the next request is full. Brokers before 1.1, and
-    brokers without a free session slot, respond with session id 0: then every request is full.
+    request (epoch 0) contains all partitions, and opens or replaces a session; later requests
+    contain the changed partitions only. After any error the next request is full. Brokers before
+    Kafka 1.1, and brokers without a free session slot, respond with session id 0: then every
+    request is full.
     """
 
     def __init__(self) -> None:
@@ -225,7 +228,7 @@ class FetchSession:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request has to have every partition."""
+        """Whether the next request must contain all partitions."""
         return self.epoch == _FIRST_EPOCH
 
     @property
@@ -279,8 +282,9 @@ class FetchSession:
 
     def restart(self) -> None:
         """Make the next request a full one, which replaces the broker's session."""
-        # Keep the session id: the broker drops the session with the id of a full request. Without
-        # the id, the session would occupy a slot until the broker evicts it as the oldest.
+        # Keep the session id: a full request with this id makes the broker drop the session.
+        # Without the id, the session would occupy a slot until the broker evicts the session as the
+        # oldest.
         self._reset(self.session_id)
 
     def closing_request(self) -> FetchRequest | None:
@@ -430,9 +434,9 @@ class NodeFetcher:
     def retire(self) -> None:
         """End after the fetch in flight: this broker is the target of no partition any more."""
         self._is_retired = True
-        # Drop records that no reader can read now, because no share of the buffer memory includes
-        # them any more. Keep records of partitions without a leader: no broker could return them
-        # again.
+        # Drop records that no reader can read now: `fetch_buffer_memory` is divided among the
+        # remaining brokers, and these records would use memory in addition. Keep records of
+        # partitions without a leader: no broker could return these records again.
         for state in self._buffer.unserved(self):
             if state.target.node_id is not None:
                 self._buffer.discard(state)
@@ -517,8 +521,8 @@ class NodeFetcher:
         if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False
         self._swept_at = now
-        # The memory is in use by records of paused partitions, or of partitions that the waiting
-        # reader does not read.
+        # `unserved()` returns paused partitions, and partitions that the waiting reader does not
+        # read.
         for state in self._buffer.unserved(self):
             if not state.is_withheld:
                 if not state.is_idle(now, longest):
@@ -714,7 +718,7 @@ def _is_too_large(error: BaseException) -> bool:
 class FetchResponseHandler:
     """Applies one fetch response: `handle()` for each partition, then `finish()`.
 
-    Every error delays the partition's next fetch, so that no response can cause a busy loop.
+    Every error of a partition delays its next fetch, so that repeated errors cause no busy loop.
 
     Owns: the pinned memory of the response, the partitions that got records, and the new leaders in
     the response (KIP-951).

@@ -21,7 +21,7 @@ __all__ = ["RecordQueue"]
 # time.
 _MOST_ERRORS = 10
 
-# A waiting reader of more partitions than this is woken by records of any partition.
+# A reader that waits for more partitions than this number is woken by records of any partition.
 _MOST_KEYS = 8
 
 
@@ -164,15 +164,16 @@ class RecordQueue:
     def take_more(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Continue `take()` for the caller that has set `intercepting()`. Return {} during a
+        """Continue `take()` for a caller inside its `intercepting()` block. Return {} during a
         rebalance."""
         return {} if self._is_held else self.buffer.take_more(wanted, limit)
 
     def take_again(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Take more records for the caller that has set `intercepting()`, after it has waited.
-        Return {} during a rebalance. Raises the error of an unreadable record."""
+        """Take more records for a caller inside its `intercepting()` block, which has waited since
+        its last `take()`. Return {} during a rebalance. Raises the error of an unreadable
+        record."""
         return {} if self._is_held else self.buffer.take_again(wanted, limit)
 
     def has_error(self, wanted: Wanted) -> bool:
@@ -232,7 +233,8 @@ class RecordQueue:
         self._update_fast_path()
 
     def release(self) -> None:
-        """End `hold()`: return records again, and wake the readers."""
+        """Return records again, and wake the readers: the end of `hold()`. Also cancel the effect
+        of `wake_all()`, unless the consumer is closed."""
         if not self._is_held and self._is_over is self._is_closed:
             return
         self._is_held = False
@@ -261,8 +263,8 @@ class RecordQueue:
     @contextmanager
     def intercepting(self) -> Iterator[None]:
         """Return no records to other readers during the `with` block, while interceptors or a
-        deserializer are awaited. If the block fails, the position moves back. If another reader had
-        got later records during the block, they would then be returned a second time."""
+        deserializer are awaited. If the block fails, the position moves back. Later records, if
+        another reader had got them during the block, would then be returned a second time."""
         self.buffer.set_intercepting(True)
         try:
             yield
