@@ -214,7 +214,7 @@ class FetchTarget:
     def __init__(self) -> None:
         self.node_id: int | None = None
         self.preferred: int | None = None  # preferred read replica, from the leader (KIP-392)
-        self.preferred_until = 0.0
+        self.preferred_until = 0.0  # loop time at which `preferred` expires
 
 
 # After more than this many OffsetFetch responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
@@ -248,7 +248,7 @@ class Retry:
     )
 
     def __init__(self) -> None:
-        self.at = 0.0
+        self.at = 0.0  # loop time before which no request is sent
         # Loop time at which the wait for a broker began: at the start of a request for the position
         # (`begin`), or at the first failure. None if there is no such wait (see `failing_since`).
         self.since: float | None = None

@@ -157,7 +157,8 @@ def _in_two_steps(
     shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> dict[str, Any]:
     """Return the assignment without partitions that are to move from one member to another: their
-    present owners must first revoke them, and rejoin (KIP-429). The next assignment has them.
+    present owners must first revoke them, and rejoin (KIP-429). The assignment of the next
+    generation includes these partitions.
 
     CooperativeStickyAssignor omits such partitions itself; an assignor of a program may not.
     """

@@ -201,6 +201,7 @@ class ClassicMember(Member):
         connection and of the response.
 
         Args:
+            joined: The generation that `join()` returned.
             assignments: The assignments of all members if this member is the leader, else empty.
             is_owner: Whether this member still owns its previous partitions if SyncGroup fails,
                 because no other member can have received them.
@@ -313,8 +314,8 @@ def _described(members: Iterable[DescribedGroupMember]) -> DescribedAssignments:
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
 # The metadata refresh before a join may take this part of the rebalance timeout; then the join
 # continues without new metadata. `Rebalance.revoke` may take another 0.7 of the timeout, plus the
-# time of the listener. So a part is left for JoinGroup: after the timeout, the group removes
-# members that have not joined.
+# time of the listener. The rest is left for JoinGroup: after the timeout, the group removes members
+# that have not joined.
 _METADATA_SHARE = 0.2
 
 
@@ -479,7 +480,7 @@ class ClassicProtocol(GroupProtocol):
         is_owner = self.keeps_partitions or (follows and bool(assignments))
         data = await self.member.sync(joined, assignments, is_owner)
         self._is_joining = False
-        # With a reason, another join follows, which may have to force a rebalance.
+        # If there is a new reason to join, another join follows. It may have to force a rebalance.
         self._forces_rebalance = self._forces_rebalance and self._state.reason is not None
         if not self.keeps_partitions:
             self._end_commits(follows, data)
@@ -621,7 +622,7 @@ class ClassicProtocol(GroupProtocol):
         self._assigned_topics = {topic: cluster.known_partitions(topic) for topic in topics}
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
-        # Resume commits before `revoke_all_but()` commits finished records in the new generation.
+        # Resume commits first: `revoke_all_but()` commits finished records in the new generation.
         self._commits.resume()
         self._is_revoked = False
         if self._assignors.is_cooperative:
@@ -705,7 +706,7 @@ class ClassicProtocol(GroupProtocol):
         3. So after its first heartbeat this member requests all assignments (DescribeGroups), and
            rejoins if a partition has no reader: the leader then assigns again. If a member that is
            not the leader rejoins, the group rebalances only if the member's metadata has changed.
-           So the metadata includes the generation (KIP-792), like that of Java.
+           So the metadata includes the generation (KIP-792), as in the Java client.
 
         In a group with members of both protocols, this member may have replaced the last member of
         the consumer protocol. Then the coordinator has converted the group to the classic protocol,
@@ -735,7 +736,8 @@ class ClassicProtocol(GroupProtocol):
             )
         elif unread := self._unread(described):
             self._forces_rebalance = True
-            # A few names only: JoinGroup has the reason, with at most 32,767 bytes.
+            # Name only a few topics: the reason is sent in JoinGroup, as a string of at most 32,767
+            # bytes.
             self._state.request_join(f"no member is assigned {some_topics(unread)}")
 
     def _unread(self, described: DescribedAssignments) -> list[str]:
@@ -789,8 +791,8 @@ class ClassicProtocol(GroupProtocol):
         cause = error.__cause__
         is_outdated = isinstance(cause, (IllegalGenerationError, RebalanceInProgressError))
         if self._is_joining and is_outdated:
-            # `stop()` sent the commit during a join. All members have joined since. The next
-            # attempt needs the generation in the response to JoinGroup.
+            # `stop()` sent the commit during a join, and all members have joined since. The next
+            # attempt needs the new generation, which the response to JoinGroup has.
             self._commits.suspend()
         elif isinstance(cause, (*_LOST, GroupIdNotFound)):
             self._lose_membership(cause)

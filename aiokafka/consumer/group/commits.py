@@ -185,7 +185,7 @@ class LastCommit:
 
     def is_due(self, state: PartitionState) -> bool:
         """Return whether to commit the same offset again, because the broker may soon delete it:
-        the commit is an hour old. False after a seek or reset."""
+        the last commit is more than an hour old, and no seek or reset has followed it."""
         return state.epoch == self.epoch and _now() - self.at > _RECOMMIT_AFTER
 
     def is_before_seek(self, state: PartitionState) -> bool:
@@ -195,7 +195,7 @@ class LastCommit:
 
 
 class RevokedRecords:
-    """Records of a revoked partition that the application had not committed."""
+    """Records of a revoked partition that were uncommitted at the time of the revocation."""
 
     __slots__ = ("call", "position")
 
@@ -288,7 +288,8 @@ class GroupCommits:
         on_refused: Callable[[CommitFailedError], None],
         tasks: TaskOwner,
     ) -> None:
-        """Args: on_refused: Called if the coordinator has rejected the member's identity."""
+        """Args: on_refused: Called with the error if the coordinator rejects a commit because of
+        the member's identity (member id and generation or epoch)."""
         self._loop = asyncio.get_running_loop()
         self._config = context.config
         self._log = SubjectLog(log, context.config.subject)
@@ -639,8 +640,9 @@ class GroupCommits:
         return ids
 
     def _note_stored(self, offsets: Offsets) -> Callable[[Offsets, float], None]:
-        """Return a function that records the committed offsets of some partitions, even if other
-        partitions of the commit fail: auto-commit must not commit an earlier offset later."""
+        """Return a function that records the committed offsets of a response, even if other
+        partitions of the commit fail. Otherwise a later auto-commit could commit an earlier
+        offset."""
         state_of = self._subscriptions.assignment.state_value
         # Epochs before the request: a seek or reset during the request changes the epoch.
         before = {tp: _epoch_and_taken(state_of(tp), entry) for tp, entry in offsets.items()}
@@ -708,8 +710,8 @@ class GroupCommits:
 
     async def check_late_commits_once_more(self, deadline: float) -> None:
         """Wait for a second at most, and check for late commits a last time before `stop()` ends.
-        Called for a static member, and for a consumer without a generation: the coordinator accepts
-        their late commits even after `stop()`."""
+        Ends at `deadline` (loop time). Called for a static member, and for a consumer without a
+        generation: the coordinator accepts their late commits even after `stop()`."""
         left = deadline - _now()
         if self._unanswered.to_look_up(_now()) and left > 0:
             await asyncio.sleep(min(_LAST_CHECK_DELAY, left / 2))
@@ -723,14 +725,15 @@ class GroupCommits:
         if not partitions:
             return
         try:
-            # Outside the queue: commits of the application must not wait for this request.
+            # Do not queue this OffsetFetch: commits of the application must not wait for it.
             found = await self._committer.fetch(partitions, deadline)
             if not self._unanswered.overwritten(found):
                 return
             async with self._reserve(partitions, deadline) as queued:
-                # Compare again, now that no other commit is in flight. Partitions that were revoked
-                # during the wait are excluded. During a join restore nothing: the coordinator
-                # rejects the late commit as soon as the next generation begins.
+                # Compare again, now that no other commit of these partitions is in flight.
+                # Partitions that were revoked during the wait are excluded. During a join restore
+                # nothing: the coordinator rejects the late commit as soon as the next generation
+                # begins.
                 offsets = self._unanswered.overwritten(found)
                 if not offsets or self._is_suspended or self._is_removed or self._is_closed:
                     return

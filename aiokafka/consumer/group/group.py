@@ -43,17 +43,19 @@ __all__ = ["GroupMembership", "GroupView", "LeaveGroup", "make_committer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# The longest waits of `stop()` in seconds, in this order: for the end of the background tasks; for
-# the response to LeaveGroup; for the response to a pending JoinGroup or heartbeat, because the last
-# commit needs the generation or epoch in this response.
+# The longest waits of `stop()` in seconds.
+# - `_STOP_TIMEOUT`: for the end of the background tasks.
+# - `_LEAVE_TIMEOUT`: for the response to LeaveGroup.
+# - `_GENERATION_TIMEOUT`: for the response to a pending JoinGroup or heartbeat, because the last
+#   commit needs the generation or epoch in this response.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
 _GENERATION_TIMEOUT = 3.0
 # `start()` waits for an assignment at least for this multiple of the rebalance timeout: the broker
 # completes a join slightly after the timeout.
 _JOIN_SHARE = 1.25
-# Parts of the remaining time of `stop()`: the wait for the generation or epoch of the last commit,
-# and the wait for the response to LeaveGroup.
+# Parts of the remaining time of `stop()`: `_GENERATION_SHARE` for the wait for the generation or
+# epoch that the last commit needs, `_LEAVE_SHARE` for the wait for the response to LeaveGroup.
 _GENERATION_SHARE, _LEAVE_SHARE = 0.3, 0.2
 
 
@@ -195,8 +197,9 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The last error since the last complete join, else the last retriable error of the
-        coordinator; None if there is no such error."""
+        """The last error of a join or heartbeat since the last complete join. If there is no such
+        error, the error of the coordinator's last response if that error is retriable; else
+        None."""
         return self.state.join_error or self._member.coordinator.refusal
 
     @property
@@ -603,7 +606,7 @@ class GroupView:
 
     def metadata(self) -> ConsumerGroupMetadata:
         """Return the present identity of the consumer; for a manual assignment the group id only.
-        Raises CommitFailedError if there is no manual assignment, and the consumer is no member."""
+        Raises CommitFailedError without a manual assignment if the consumer is not a member."""
         if not self._subscriptions.is_by_group:
             return ConsumerGroupMetadata(self.group_id)
         generation = self._group.generation

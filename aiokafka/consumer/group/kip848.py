@@ -155,8 +155,8 @@ class Kip848Member(Member):
     - `interval`: the seconds between heartbeats.
     - `_late_until`: until this time a request without a response may still reach the coordinator.
     - `_may_be_in_group`: before a join, the coordinator may already count this consumer as a
-      member: it is static, its leave request got no response, or its last join was rejected for
-      its epoch.
+      member, because the member is static, its leave request got no response, or its last join was
+      rejected for its epoch.
     - `_may_have_regex`: the coordinator may have a regular expression of this member.
     """
 
@@ -190,8 +190,9 @@ class Kip848Member(Member):
         return self.state in _IN_GROUP
 
     def is_urgent(self, interest: Interest) -> bool:
-        """Return whether to send the next heartbeat before the end of the interval: it joins,
-        acknowledges an assignment, or has another subscription (`interest`) than the last one."""
+        """Return whether to send the next heartbeat before the end of the interval, because it
+        joins, acknowledges an assignment, or has another subscription (`interest`) than the last
+        heartbeat."""
         if not self.is_member:
             return False
         # `_sent` is None if the last heartbeat got no response. Then the next heartbeat has full
@@ -382,8 +383,9 @@ class Kip848Member(Member):
         return request
 
     def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:
-        """Return a heartbeat with the differences to the last one. If the last one got no response,
-        or an earlier one may still arrive (`_late_until`), the heartbeat has full contents."""
+        """Return a heartbeat with the differences to the last heartbeat. If the last heartbeat got
+        no response, or an earlier heartbeat may still arrive (`_late_until`), return a heartbeat
+        with full contents."""
         request = self._request(self._epoch)
         may_be_late = asyncio.get_running_loop().time() < self._late_until
         sent = None if may_be_late else self._sent
@@ -834,8 +836,8 @@ class Kip848Protocol(GroupProtocol):
         if not self.member.is_member:
             return
         self._log.info("The coordinator removed this member: %s", type(error).__name__)
-        # No await and no listener here: this may run in the heartbeat task, or in a commit of the
-        # application. The membership task calls the listener.
+        # Do not call the listener here: this method may run in the heartbeat task, or in a commit
+        # of the application. The membership task calls the listener.
         self.member.fence()
         self._state.invalidate_assignment()
         self._commits.on_removed()

@@ -61,8 +61,8 @@ class GroupCoordinatorClient:
     """Sends the requests of one member to the group's coordinator, and looks the coordinator up
     again after it has moved.
 
-    Owns: `beat_at`, the loop time at which the coordinator last counted this consumer as a member,
-    None before; `refusal`, the error of the last response if it was retriable.
+    Owns: `beat_at`, the loop time at which the coordinator last counted this consumer as a member
+    (None if never); `refusal`, the error of the last response if this error was retriable.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class GroupCoordinatorClient:
             raise
         finally:
             self._coordinator_health.forgive(due)
-        # A response proves that this consumer was a member when the request was sent. It does not
-        # prove more: this process may have been suspended before it read the response. But while
-        # the coordinator delays a response (`patience`), the session cannot expire.
+        # A response proves that this consumer was a member at the time of the request, not of the
+        # response: this process may have been suspended before it read the response. But if the
+        # coordinator may delay the response (`patience`), the session cannot expire before it.
         self._counted_at = loop.time() if patience else sent_at
         self._meter.coordinated(type(request), sent_at)
         return response

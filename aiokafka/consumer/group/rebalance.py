@@ -40,8 +40,8 @@ _WAIT_FOR_COMMIT = 0.1
 
 class Rebalance:
     """The steps of a rebalance that the application sees: revoke, assign, and call the listener.
-    Only the membership task takes these steps; at the end of a subscription, `unsubscribe()`,
-    `assign()` and `stop()` take steps, too. Only this class applies assignments of the group.
+    The membership task takes these steps; at the end of a subscription, `unsubscribe()`,
+    `assign()` and `stop()` take some of them. Only this class applies assignments of the group.
 
     A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
 
@@ -192,8 +192,8 @@ class Rebalance:
 
     async def revoke_all_but(self, kept: Partitions) -> bool:
         """Revoke all partitions except `kept`. Return whether there were partitions to revoke. If
-        the group removes the member during the revocation, they stay assigned until `lose_all()`.
-        """
+        the group removes the member during the revocation, the partitions stay assigned until
+        `lose_all()`."""
         owned = self.owned
         revoked = owned - kept
         if revoked and await self.revoke(revoked):
@@ -246,7 +246,7 @@ class Rebalance:
         self._listener_partitions -= lost
         if self._listener is not None and lost:
             self._revoked_listener = self._listener
-            # Duck-typed listeners may lack this method.
+            # A listener set by `rebalance_listener` may be of any class, and may lack this method.
             on_lost = getattr(
                 self._listener, "on_partitions_lost", self._listener.on_partitions_revoked
             )

@@ -120,7 +120,8 @@ class MembershipStateMachine:
     - `reason`: why the member has to join; None if it need not join.
     - `error`: why the state is FAILING or FAILED; else None.
     - `failure`: `error` if the state is FAILED, else None.
-    - `join_error`: the last error since the last complete join; None without an error.
+    - `join_error`: the last error of a join or heartbeat since the last complete join; None without
+      an error.
     - `is_starting`: `start()` waits for the first assignment.
     - `is_stopping`: `stop()` was called.
 

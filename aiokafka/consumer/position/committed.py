@@ -171,8 +171,8 @@ class OffsetsToCommit:
         self.gone: list[KafkaError] = []
         """The errors of partitions whose topic no longer exists."""
         self.doubtful: dict[str, int] = {}
-        """The topics whose name has another id in the metadata, each with the number of the
-        metadata refresh that first had another id."""
+        """The topics whose name has another id in the metadata, each with the number of the latest
+        metadata refresh when an attempt first found this."""
 
 
 Fetched = tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, BrokerResponseError]]
@@ -254,7 +254,8 @@ class FormerTopicOffsets:
     topic with another id. Such offsets of other consumers cannot be recognized.
 
     The offset is forgotten when later metadata has the topic with the id of the commit: then this
-    topic existed at the time of the commit, and its offsets are deleted with it.
+    topic still existed at the time of the commit. If it is deleted later, the coordinator deletes
+    the offset with it.
 
     Owns: the offsets that were committed by name since metadata last had the topic with that id.
     """
@@ -304,8 +305,9 @@ _MOST_VALUES = 100
 
 
 class _UnansweredOffsets:
-    """The commits of one partition without a response, and the last commit after them that the
-    coordinator has confirmed (`later`; `since`: loop time of the first such confirmation)."""
+    """The commits of one partition without a response (`values`), and the last commit after them
+    that the coordinator has confirmed (`later`). `since`: loop time of the first confirmation after
+    them."""
 
     __slots__ = ("later", "since", "values")
 
@@ -324,9 +326,10 @@ class UnansweredCommits:
     3. The coordinator processes the first commit. The member and its generation are the same, so
        the coordinator accepts it: the group has stored 5 again, but the consumer assumes 8.
 
-    So for five minutes after step 2 the consumer fetches the committed offset again and again. If
-    it is the offset of a commit without a response, the consumer commits the newer offset again. It
-    accepts any other offset: other clients may commit for partitions of manual assignments.
+    So for five minutes after step 2 the consumer fetches the committed offset repeatedly. If the
+    fetched offset is that of a commit without a response, the consumer commits the newer offset
+    again. The consumer accepts any other offset: other clients may commit for partitions of manual
+    assignments.
 
     The coordinator processes the commits of one connection in order. So the response to a commit
     shows that all earlier commits on the same connection are processed, such as a cancelled commit.
@@ -379,9 +382,9 @@ class UnansweredCommits:
             del self.by_partition[tp]
 
     def to_look_up(self, now: float) -> list[TopicPartition]:
-        """Return the partitions whose committed offset must be checked: a later commit of them was
-        confirmed, and the unanswered commit may still overwrite it. Drop a partition five minutes
-        after the confirmation, when this cannot happen any more."""
+        """Return the partitions whose committed offset must be checked: a later commit was
+        confirmed, and a commit without a response may still overwrite it. Drop a partition five
+        minutes after the confirmation, when the coordinator no longer processes such commits."""
         confirmed = {
             tp: unanswered
             for tp, unanswered in self.by_partition.items()
@@ -422,10 +425,10 @@ class UnansweredCommits:
 
 
 class _Deadlines:
-    """Deadlines of requests in flight, with one timer: a timeout for each commit would be a large
-    part of its costs.
+    """The deadlines of in-flight requests, with one timer for all: a timer for each commit would be
+    a large part of the costs of the commit.
 
-    Has no reference to the client: the timer would keep an abandoned client in memory.
+    Has no reference to the client, because the timer would then keep an abandoned client in memory.
     """
 
     def __init__(self) -> None:
@@ -649,9 +652,9 @@ class OffsetCommitter:
 
         A partition also counts as one without a committed offset after more than
         `PATIENCE_WITH_UNKNOWN` responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
-        UNKNOWN_TOPIC_ID. Waits for open transactions that commit some of the offsets (KIP-447).
-        Raises KafkaTimeoutError at `deadline` (loop time), and errors that are not retriable, such
-        as GroupAuthorizationFailedError, at once.
+        UNKNOWN_TOPIC_ID. Waits until open transactions that commit some of the offsets have ended
+        (KIP-447). Raises KafkaTimeoutError at `deadline` (loop time), and errors that are not
+        retriable, such as GroupAuthorizationFailedError, at once.
         """
         wanted = list(partitions)
         unknown_in_a_row = 0
@@ -771,7 +774,8 @@ class OffsetCommitter:
     def _raise_timeout(self, what: str, began: float, failure: KafkaError | None) -> NoReturn:
         # Make the next call look the coordinator up: it may have moved.
         self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
-        # Failures of the coordinator lookup are recorded in `coordinator_health` only.
+        # `failure` does not include failures of the coordinator lookup, which are recorded in
+        # `coordinator_health` only.
         recent = (
             self.coordinator_health.error if self.coordinator_health.error_at >= began else None
         )

@@ -86,9 +86,9 @@ _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd:
-    """The end offset of the requested leader epoch. If the leader has no record of this epoch, the
-    end offset of the largest earlier epoch. `leader_epoch`: the epoch that the end offset belongs
-    to. Both fields are -1 if unknown."""
+    """The response of a leader for one partition. `end_offset`: the end offset of the requested
+    leader epoch or, if the leader has no record of this epoch, of the largest earlier epoch.
+    `leader_epoch`: the epoch that the end offset belongs to. Both fields are -1 if unknown."""
 
     __slots__ = ("end_offset", "leader_epoch")
 
@@ -98,7 +98,8 @@ class EpochEnd:
 
 
 class EpochQuery:
-    """The epochs for the validation of a position: of the record before it, and of the leader."""
+    """The leader epochs in a request that validates a position. `offset_epoch`: the epoch of the
+    record before the position. `current_epoch`: the epoch of the present leader."""
 
     __slots__ = ("current_epoch", "offset_epoch")
 
@@ -129,7 +130,8 @@ class OffsetLookup:
 
         Args:
             node_id: The broker.
-            wanted: For each partition a timestamp, also that of EARLIEST or LATEST.
+            wanted: For each partition a timestamp in ms, or the special timestamp of EARLIEST or
+                LATEST.
             isolation: The isolation level, by default as configured.
 
         Raises the errors of `client.send`, and UnsupportedVersionError for a timestamp if the
@@ -326,9 +328,10 @@ class OffsetLookup:
         pending: Mapping[TopicPartition, int],
         reasons: Mapping[TopicPartition, str],
     ) -> None:
-        """Wait `delay` seconds before the next round of requests. If a partition has no leader now,
-        wait only until all have one. Raises KafkaTimeoutError, with `reasons`, if the round would
-        begin after `deadline`."""
+        """Wait `delay` seconds before the next round of requests. If a pending partition has no
+        leader now, end the wait as soon as all pending partitions have leaders. Raises
+        KafkaTimeoutError, with `reasons`, if the round would begin after `deadline` (loop
+        time)."""
         now = asyncio.get_running_loop().time()
         if now + delay >= deadline:
             why = "; ".join(sorted({reasons.get(tp, "no response") for tp in pending}))

@@ -66,8 +66,8 @@ __all__ = ["NewPartitions", "OffsetResolver"]
 _AGES = 2
 _SHORTEST_NEW = 60.0
 
-# With a subscription pattern: `_seen`, the topics seen so far, may have twice as many topics as the
-# cluster, and this many more. Beyond that, deleted topics are dropped from `_seen`.
+# With a subscription pattern, the limit of `_seen`, the topics seen so far, is twice the number of
+# topics in the cluster plus this number. Beyond that, deleted topics are dropped from `_seen`.
 _SPARE_NAMES = 1000
 
 
@@ -189,9 +189,9 @@ _Identity = tuple[int, Phase, int, int]
 
 
 def _identity(state: PartitionState) -> _Identity:
-    """Return what identifies the position that a request is for. If it has changed by the time of
-    the response, there was a seek, a reset or a change of the leader, and the response is
-    ignored."""
+    """Return a tuple that identifies the position that a request is for. If the tuple has changed
+    when the response arrives, there was a seek, a reset or a change of the leader, and the response
+    is ignored."""
     return state.epoch, state.phase, state.cursor.offset, state.cursor.leader_epoch
 
 
@@ -204,8 +204,8 @@ log = logging.getLogger("aiokafka.consumer.fetcher")
 # - OFFSET_OUT_OF_RANGE, although the log has the position: the position is lost.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
-# If no other broker responds, so that none confirms or denies that the sender is the leader: after
-# more than this number of responses of the sender in a row, apply the response unconfirmed.
+# If no other broker responds, it stays unknown whether the sender is the leader. Then apply its
+# response unconfirmed after more than this number of such responses in a row.
 _PATIENCE_WITHOUT_VOTES = 3
 
 # A response that would make the consumer skip records or read them again: the partition, the error
@@ -270,8 +270,9 @@ class OffsetResolver:
         self._targets = targets
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
-        # A copy, because `_spec_of()` compares with it by identity: after `seek_to_end()`, which
-        # uses LATEST itself, even a new partition is read from its end.
+        # A copy, because `_spec_of()` recognizes a reset by the policy by the identity of this
+        # object. `seek_to_end()` uses LATEST itself: then even a new partition is read from its
+        # end.
         self._policy = None if policy is None else OffsetSpec(*policy)
         self._policy_of_losses = policy
         self._new_partitions: NewPartitions | None = None
@@ -360,7 +361,7 @@ class OffsetResolver:
         """Find out whether a position is lost after OFFSET_OUT_OF_RANGE from the leader. Do nothing
         if the position is not READY."""
         if state.phase is not Phase.READY:
-            return  # the position is being compared with the log of a new leader
+            return  # for example, the position is being compared with the log of a new leader
         client = self._config.client
         now = asyncio.get_running_loop().time()
         self._log.debug("%s: offset %s is out of range", state.tp, state.cursor.offset)
@@ -628,8 +629,8 @@ class OffsetResolver:
         """Apply the reset policy to a position that is not in the log. With the policy "none", keep
         the position, and make the next call of the application raise OffsetOutOfRangeError."""
         if self._policy is not None:
-            # `_policy_of_losses` is not the copy `_policy`, so the policy applies to new partitions
-            # as well: the position is not in the log, so this is not the first read.
+            # `_policy_of_losses` equals `_policy`, but is another object, so `_spec_of()` applies
+            # the policy to new partitions as well. This is not the first read of the partition.
             state.lose(self._policy_of_losses)
             return
         tp, offset = state.tp, state.cursor.offset
@@ -650,8 +651,8 @@ class OffsetResolver:
             effect = f"{count} offsets are skipped"
         else:
             effect = f"the last {-count} offsets are read again" if count else "nothing is skipped"
-        # Log only the first reset as a WARNING: if resets are repeated, they are a stall, and the
-        # log shows stalls.
+        # Log only the first reset as a WARNING: repeated resets count as a stall of the partition,
+        # which is logged elsewhere.
         state.retry.resets += 1
         self._log.log(
             logging.WARNING if state.retry.resets == 1 and count else logging.DEBUG,
@@ -719,10 +720,10 @@ class OffsetResolver:
         cursor = state.cursor
         # The leader returns the end of the position's epoch, or of its last earlier epoch:
         # 1. The end is after all fetched records: the log has these records.
-        # 2. The end is unknown, and the leader's own epoch is older than the position's. This may
-        #    be a former leader that has lost its connection to the other brokers, so request
-        #    metadata from others. Or the topic was recreated: a changed topic id does not show
-        #    that for a committed offset.
+        # 2. The end is unknown, and the leader's own epoch is older than the position's. The broker
+        #    may be a former leader that has lost its connection to the other brokers, so request
+        #    metadata from others. Or the topic was recreated: if the position is a committed
+        #    offset, no change of the topic id shows this.
         # 3. The end is before fetched records, but not before the position: only buffered records
         #    are invalid.
         # 4. The end is before the position: the log no longer has records that were returned.
