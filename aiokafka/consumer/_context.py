@@ -61,7 +61,7 @@ GROUP_REQUESTS = {
     "HeartbeatRequest": "heartbeat_response_time",
     "ConsumerGroupHeartbeatRequest": "heartbeat_response_time",
 }
-"""The latency metric of each request of a group member."""
+"""The name of the latency metric for each type of request of a group member."""
 
 
 class TopicCounts:

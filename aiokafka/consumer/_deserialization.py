@@ -70,9 +70,9 @@ async def _go_on(
     limit: int,
     deadline: float,
 ) -> bool:
-    """Wait for the deserializer of `FetchBuffer.suspended`, and add records to `records` and
-    `counts` until no deserializer waits. Return False if the call must now return the records so
-    far."""
+    """Wait for the deserializer of the next record of `FetchBuffer.suspended`, and add records to
+    `records` and `counts`, until no deserializer waits. Return False if the caller must return the
+    records so far, and read no more."""
     queue, now = context.queue, asyncio.get_running_loop().time
     while queue.buffer.suspended is not None:
         chunk, epoch, suspended = queue.buffer.pop_suspended()

@@ -105,7 +105,7 @@ class ConsumerHealthMonitor:
 
     def look(self) -> None:
         """Derive the state again, because a part of the consumer has changed. Log the state if it
-        is new. Do nothing while the state is STARTING or CLOSED."""
+        is new. Do nothing while the state is NEW, STARTING or CLOSED."""
         if self._state_override is not None and self._state_override == self._states.current.state:
             return
         derived = self._derive_state(self._loop.time())

@@ -167,7 +167,7 @@ class FetchCursor:
         # Leader epoch of the record before `offset`, or a later epoch (`start_at_end`, `rewind`).
         self.offset_epoch = NO_EPOCH
         self.epochs = LeaderEpochs()  # leader epochs of the fetched records
-        self.leader_epoch = NO_EPOCH  # epoch of the leader that last validated the position
+        self.leader_epoch = NO_EPOCH  # epoch of the leader that validates the position
         self.queued = 0  # unread record sets
 
     def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
@@ -293,7 +293,8 @@ class Retry:
     def record_failure(
         self, now: float, error: KafkaError | type[BrokerResponseError], again_at: float
     ) -> None:
-        """Record the failure that delays the partition. The retry is due at `again_at`."""
+        """Record the failure that delays requests for the partition. The retry is due at `again_at`
+        (loop time)."""
         if self.failing_since(now) is None:
             self.since = now
         self.error = error

@@ -172,8 +172,9 @@ else:
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
-# If all calls find buffered records, a call lets other tasks run after this many seconds. With the
-# time of one call (3.5 ms to decompress 1 MB of gzip), the event loop is blocked for 5 ms at most.
+# If all calls find buffered records, a call lets other tasks run after this many seconds. Together
+# with the time of one call (3.5 ms to decompress 1 MB of gzip), the event loop is blocked for 5 ms
+# at most.
 _YIELD_AFTER = 0.001
 
 # `stop()` waits for the end of tasks and interceptors until its deadline, but at least this many
@@ -186,7 +187,7 @@ _POSITIONS_TIMEOUT = 5.0
 
 _STOPPED = "the consumer was stopped; make a new one"
 
-# Programs for aiokafka match the first words of these texts.
+# Programs for aiokafka match the first words of these error texts.
 _NOT_ASSIGNED = "No current assignment for partition {}: it is not assigned"
 _NOT_ALL_ASSIGNED = "Partitions {{{}}} are not assigned"
 _NO_PARTITIONS = "partitions must be TopicPartition namedtuples"
@@ -835,7 +836,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         not know.
 
         The group rebalances: all members join again, and the leader assigns again. A call during a
-        rebalance leads to another one. Each call costs the group a rebalance, so call it seldom.
+        rebalance leads to another rebalance. Each call costs the group a rebalance, so call this
+        method rarely.
 
         Args:
             reason: A text for the logs of this client and, since Kafka 3.2, of the broker
@@ -1550,7 +1552,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     def health(self) -> ConsumerHealth:
         """Return the present health of the consumer.
 
-        This call costs little, sends no request and never raises. It is possible at any time, also
+        This call costs little, sends no request and never raises. It may be made at any time, also
         before `start()` and after `stop()`."""
         return self._monitor.health()
 
@@ -1602,9 +1604,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     @property
     def rebalance_listener(self) -> ConsumerRebalanceListener | None:
-        """The listener given to `subscribe()`; None without a listener. Before `start()` it may be
-        replaced, for example by a listener that wraps it; the subscription stays the same. Raises
-        IllegalStateError if it is set without a subscription."""
+        """The listener given to `subscribe()`; None without a listener. Before `start()` this
+        property may be set to another listener, for example one that wraps the first; the
+        subscription stays the same. Setting it without a subscription raises IllegalStateError."""
         return self._subscription.listener
 
     @rebalance_listener.setter

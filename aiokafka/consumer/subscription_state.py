@@ -233,8 +233,8 @@ class SubscriptionState:
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
-        """Set the topics that match the broker's regular expression; return whether the topics
-        changed. Return False without a regular expression."""
+        """Set the topics that match the regular expression which the broker evaluates; return
+        whether the topics changed. Return False without such an expression."""
         current = self.subscription
         if current is None or current.regex is None or topics == current.topics:
             return False

@@ -408,8 +408,8 @@ class FetchBuffer:
         """Return the next record of these partitions (None = all); None if no record is buffered.
         Sets `suspended` and returns None if a deserializer waits.
 
-        Raises a failure of these partitions, each one time. Raises the error of an unreadable
-        record with every call until the position moves.
+        Raises the failures of these partitions, each failure once. Raises the error of an
+        unreadable record with every call until the position moves.
         """
         self._raise_failure_in_turn(wanted)
         skipped = 0
@@ -534,7 +534,7 @@ class FetchBuffer:
     def accept(
         self, chunk: FetchedPartition, epoch: int, suspended: SuspendedRecord
     ) -> ConsumerRecord[Any, Any] | None:
-        """Return the record whose deserializer has returned. Raises its error.
+        """Return the record whose deserializer has returned. Raises the error of the deserializer.
 
         Returns None, and the next read deserializes the record again, if it must not be returned
         now: after a seek, reset or revocation, or if its partition is paused or its record set was

@@ -387,8 +387,8 @@ class Fetcher:
 
     def route(self) -> None:
         """Update the fetch target of every assigned partition, and start and end NodeFetchers,
-        after a change of the assignment or of the metadata. Before `start()`, only add new
-        partitions to the resolver."""
+        after a change of the assignment or of the metadata. Before `start()`, only make the
+        resolver look for partitions that were created after the subscription."""
         self.resolver.update_new_partitions()
         if not self.is_running:
             return

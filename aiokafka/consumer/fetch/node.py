@@ -118,8 +118,8 @@ class FetchPlan:
 
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         """Update the specs of all touched partitions, and of partitions whose backoff has ended at
-        `now` (loop time). Return whether the plan has gained a partition. The keys of `topic_ids`
-        are the names of the topics."""
+        `now` (loop time). Return whether the plan has gained a partition. `topic_ids`: the ids of
+        topics by name."""
         if self._backing_off:
             self._touched.update((s, None) for s, at in self._backing_off.items() if at <= now)
         if not self._touched:
@@ -421,8 +421,8 @@ class NodeFetcher:
             self._signal.notify()
 
     def pin(self, nbytes: int) -> PinnedResponse:
-        """Count the memory of a response from now on, until `release()`: when its last record set
-        is read or dropped."""
+        """Count the memory of a response until `release()` is called. The FetchBuffer calls it when
+        the last record set of the response is read or dropped."""
         self.pinned += nbytes
         return PinnedResponse(self, nbytes)
 
@@ -666,13 +666,14 @@ class NodeFetcher:
             self._context.queue.report_all(self._plan.states(), lambda: error(text))
 
     def _on_failed(self, error: KafkaError) -> None:
-        """Act on a fetch without a response: the next request is full; back off, request metadata,
-        and fetch from leaders instead of this broker as a preferred replica. Make calls of the
-        application raise an error that is not retriable, or RecordTooLargeError if the response
-        exceeded the size limit. If a broker no longer supports sessions, only send a full request.
-        """
+        """Act on a fetch without a response: the next request is full; back off and request
+        metadata. If this broker is the preferred replica of partitions, fetch these from their
+        leaders. Make calls of the application raise an error that is not retriable, or
+        RecordTooLargeError if the response exceeded the size limit. If the broker no longer
+        supports sessions, only send a full request."""
         was_full = self._session.is_full
-        # The broker may have processed the request or not, so its session epoch is unknown.
+        # The broker may or may not have processed the request, so the epoch of its session is
+        # unknown.
         self._session.restart()
         if isinstance(error, UnsupportedVersionError) and not was_full:
             # The broker was downgraded to a version without sessions. Nothing was sent, so send a

@@ -107,9 +107,9 @@ class GroupAssignors:
         self, protocol: str, generation: int, data: bytes
     ) -> ConsumerProtocolMemberAssignment:
         """Return this member's decoded assignment, and pass it to the assignor with the name
-        `protocol`. A cooperative member reports it as owned in the next JoinGroup. Raises
-        InconsistentGroupProtocolError without such an assignor, KafkaProtocolError if `data` is
-        malformed."""
+        `protocol`. A cooperative member reports the assigned partitions as owned in the next
+        JoinGroup. Raises InconsistentGroupProtocolError without such an assignor,
+        KafkaProtocolError if `data` is malformed."""
         assignor = self._named(protocol)
         assignment = ConsumerProtocolMemberAssignment.decode(data)
         if self.is_cooperative:

@@ -103,8 +103,8 @@ class JoinedGeneration:
         """Whether this member is the leader but must not assign, because the group's assignment
         stays valid (SkipAssignment, KIP-814)."""
         self.is_restarted_leader = is_restarted_leader
-        """Whether this member is a restarted static leader. Brokers before 3.2 return the previous
-        member id of such a leader as the leader's id, and expect no assignment from it."""
+        """Whether this member is a restarted static leader. To such a member, brokers before Kafka
+        3.2 return its previous member id as the leader's id, and expect no assignment from it."""
         self.is_assigned_by_broker = is_assigned_by_broker
         """Whether no member leads, because the coordinator assigns: the group has members of the
         consumer protocol, or had them until this member joined (KIP-848)."""
@@ -674,8 +674,8 @@ class ClassicProtocol(GroupProtocol):
             is_idle = self._state.current is MembershipState.IDLE
             if self.member.generation < 0 or self._is_joining or is_idle:
                 continue
-            # A join may bring the next generation before the heartbeat response. Then an error for
-            # the previous generation is ignored.
+            # A join may complete before the heartbeat response arrives. Then an error in this
+            # response concerns the previous generation, and is ignored.
             generation = self.member.generation
             sent_at = loop.time()
             try:

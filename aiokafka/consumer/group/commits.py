@@ -175,7 +175,7 @@ class LastCommit:
         before this offset.
 
         Without a seek or reset, an offset beyond the position is valid: an application may commit
-        any offset. After a seek back, the records from the new position on are not committed.
+        any offset. After a seek back, the records from the new position on count as uncommitted.
         """
         offset = self.entry.offset
         if self.epoch == state.epoch:
@@ -784,7 +784,7 @@ class GroupCommits:
             return kept, self.topic_ids(kept)
 
         try:
-            # Without `removals`: even if the group has removed this member during the wait for
+            # Do not pass `removals`: even if the group has removed this member during the wait for
             # earlier commits, the offsets are valid, because `finished()` reads the assignment when
             # the request is sent.
             await self._commit(partitions, finished, _now() + timeout)
@@ -910,7 +910,7 @@ class GroupCommits:
         return False
 
     def _last_committed(self, state: PartitionState) -> int:
-        """Return the last committed offset of a partition; -1 if unknown, or if there was a seek
-        since."""
+        """Return the last committed offset of a partition; -1 if it is unknown, or if a seek or
+        reset has moved the position before it since the commit."""
         last = self._committed.get(state.tp)
         return -1 if last is None else last.offset_for(state)

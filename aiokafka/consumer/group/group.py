@@ -535,7 +535,7 @@ class GroupMembership(CoordinatorNames):
 
     async def _leave_without_partitions(self, reason: str) -> None:
         # Stop reads and commits before LeaveGroup. Afterwards other members have the partitions:
-        # this consumer must not return the same records, nor overwrite later offsets.
+        # this consumer must not return the same records, and must not overwrite later offsets.
         self.commits.on_removed()
         self._queue.hold()
         self._forget_assignment()

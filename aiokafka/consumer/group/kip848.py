@@ -213,8 +213,8 @@ class Kip848Member(Member):
         self._forget(_JOINING)
 
     def reports_as_owned(self, partitions: Iterable[tuple[bytes, int]]) -> bool:
-        """Return whether `owned` includes all these partitions. If so, no heartbeat since the
-        coordinator assigned them has reported one of them as revoked."""
+        """Return whether `owned` includes all these partitions. If so, no heartbeat has reported
+        any of these partitions as revoked since the coordinator assigned them."""
         return self.owned.issuperset(partitions)
 
     def report_only(self, owned: TopicIdPartitions) -> None:
@@ -336,8 +336,9 @@ class Kip848Member(Member):
         """Leave the group; a static member leaves temporarily, and keeps its assignment until the
         session expires. Raises errors of the connection and of the response.
 
-        With `leave` True, a static member leaves like any other. With False, a dynamic member sends
-        no request, and keeps its assignment until the session expires (KIP-1092).
+        With `leave` True, a static member leaves permanently, as a dynamic member does. With False,
+        a dynamic member sends no request, and keeps its assignment until the session expires
+        (KIP-1092).
 
         The request uses the connection of the heartbeats, so it cannot overtake a join.
         """
@@ -579,9 +580,9 @@ class Kip848Protocol(GroupProtocol):
             return Interest(frozenset())
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
-        # The broker rejects a heartbeat with one unauthorized topic, so omit such topics: calls of
-        # the application raise their error, which the metadata has. If all topics are unauthorized,
-        # send them, so that the broker returns the error.
+        # The broker rejects a heartbeat with any unauthorized topic, so omit such topics. The
+        # metadata has their error, which calls of the application raise. If all topics are
+        # unauthorized, send them all, so that the broker returns the error.
         allowed = subscription.topics - self._client.cluster.unauthorized_topics
         return Interest(allowed or subscription.topics)
 

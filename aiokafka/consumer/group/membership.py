@@ -127,7 +127,7 @@ class GroupCoordinatorClient:
             self._coordinator_health.forgive(due)
         # A response proves that this consumer was a member at the time of the request, not of the
         # response: this process may have been suspended before it read the response. But if the
-        # coordinator may delay the response (`patience`), the session cannot expire before it.
+        # coordinator may delay the response (`patience`), the session cannot expire in that time.
         self._counted_at = loop.time() if patience else sent_at
         self._meter.coordinated(type(request), sent_at)
         return response

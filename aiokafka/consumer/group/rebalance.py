@@ -100,9 +100,9 @@ class Rebalance:
         return bool(self._listener_partitions)
 
     async def revoke(self, revoked: Partitions) -> bool:
-        """Wait for the application, auto-commit, and call the listener. The caller then changes the
-        assignment. Return False, without a call of the listener, if the group has removed the
-        member."""
+        """Wait until the application has finished its records, auto-commit, and call the listener.
+        The caller then changes the assignment. Return False, without a call of the listener, if the
+        group has removed the member."""
         self._queue.hold()
         self._log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)

@@ -455,8 +455,8 @@ class _Deadlines:
             self._timer.arm(deadline)
 
     def _on_due(self) -> None:
-        # A response that arrived before the deadline, while the event loop was blocked, is read in
-        # this iteration of the loop.
+        # If the event loop was blocked, a response that arrived before the deadline may be unread.
+        # The loop reads it in this iteration, so expire the requests after that.
         self._loop.call_soon(self._expire)
 
     def _expire(self) -> None:

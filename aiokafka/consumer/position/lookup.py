@@ -80,8 +80,8 @@ EARLIEST = OffsetSpec(messages.EARLIEST)
 LATEST = OffsetSpec(messages.LATEST)
 
 
-# Since this version OffsetForLeaderEpoch has the current leader epoch, so that a broker can reject
-# an outdated client, or notice that it is itself no longer the leader (KIP-320).
+# From this version on, OffsetForLeaderEpoch contains the current leader epoch. With it, a broker
+# can reject an outdated client, or notice that the broker itself is no longer the leader (KIP-320).
 _FIRST_FENCED_VERSION = 2
 
 
@@ -157,8 +157,8 @@ class OffsetLookup:
                 self._fenced_epochs.on_error(node_id, tp, epochs[tp], answer)
 
     async def _need_timestamps(self, node_id: int) -> None:
-        """Raise UnsupportedVersionError if the broker (before Kafka 0.10.1) cannot find a single
-        record by time: it returns the start of a log segment."""
+        """Raise UnsupportedVersionError if the broker is older than Kafka 0.10.1. Such a broker
+        cannot find a single record by time: it returns the start of a log segment."""
         connection = await self._client.connection(node_id)
         if connection.pick(ListOffsetsRequest) == 0:
             raise UnsupportedVersionError(

@@ -442,9 +442,9 @@ class OffsetResolver:
 
     async def _confirm(self, node_id: int, claims: list[_Claim]) -> None:
         """Apply responses that make the consumer skip records or read them again, if other brokers
-        confirm that their sender is the leader. Otherwise back off; the request is repeated to the
-        leader in the metadata at that time. After several attempts, apply unconfirmed responses,
-        too."""
+        confirm that their sender is the leader. Otherwise back off; the next request is sent to the
+        broker that is the leader in the metadata by then. After several attempts, apply unconfirmed
+        responses, too."""
         if self._votes is None:
             # Import this module only for clients that need it.
             from aiokafka._metadata.leader_votes import LeaderVotes
@@ -718,7 +718,8 @@ class OffsetResolver:
         continue, move the position back to where the logs differ, or reset it. If the log is
         truncated below the position, change nothing, and return the response for `_confirm()`."""
         cursor = state.cursor
-        # The leader returns the end of the position's epoch, or of its last earlier epoch:
+        # The leader returns the end of the position's epoch or, without a record of this epoch, the
+        # end of the last earlier epoch in its log:
         # 1. The end is after all fetched records: the log has these records.
         # 2. The end is unknown, and the leader's own epoch is older than the position's. The broker
         #    may be a former leader that has lost its connection to the other brokers, so request
