@@ -516,7 +516,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Raises:
 
         - KafkaConnectionError if no broker responds; AuthenticationFailedError.
-        - UnknownTopicOrPartitionError if a topic does not exist after `request_timeout_ms`.
+        - UnknownTopicOrPartitionError if a topic does not exist after `request_timeout_ms`, plus
+          `bootstrap_resolve_timeout_ms`.
         - TopicAuthorizationFailedError if all topics are denied; GroupAuthorizationFailedError.
         - KafkaTimeoutError if the coordinator of the group is not found within
           `request_timeout_ms`.
