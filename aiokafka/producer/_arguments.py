@@ -32,12 +32,14 @@ __all__ = [
 Headers = Sequence[tuple[str, "bytes | None"]]
 
 _LAST_TIMESTAMP = 2**63 - 2
-"""The largest timestamp of a record. A batch has differences of timestamps, and -1 means "no
-timestamp": the difference between 2**63 - 1 and -1 does not fit into 64 bits."""
+"""The largest timestamp of a record. A batch stores the difference between each timestamp and its
+first timestamp, which may be -1 (no timestamp). The difference between 2**63 - 1 and -1 does not
+fit into 64 bits."""
 
 _MOST_FRAMING = HEADER_SIZE + 21
-"""The bytes of a batch header, plus 21, the most bytes that the lengths, timestamp and offset of a
-single record can have. aiokafka 0.14 calculates with the same number."""
+"""The bytes of a batch header, plus 21, the most bytes that the length (5), attributes (1),
+timestamp delta (10) and offset delta (5) of a record can have. aiokafka 0.14 uses the same
+number."""
 
 
 # -- Fields
@@ -105,10 +107,10 @@ def partition_number(partition: Any) -> int | None:
 
 
 def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
-    """Return milliseconds since 1970 as int; fractions are cut off.
+    """Return `timestamp`, in milliseconds since 1970, as int; fractions are cut off.
 
-    `name` is the name of the argument. Raises TypeError for other types, WrongArgument for a
-    timestamp that a record cannot have.
+    `name` is the name of the argument, for error texts. Raises TypeError unless `timestamp` is an
+    integer or a float, WrongArgument if a record cannot have this timestamp.
     """
     if not isinstance(timestamp, float):
         timestamp = as_int(name, timestamp, accepted="a number of milliseconds since 1970")
@@ -121,8 +123,8 @@ def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
 
 
 def check_topic(topic: Any) -> None:
-    """Raise TypeError if `topic` is not a str, WrongArgument if it is empty or cannot be
-    encoded."""
+    """Raise TypeError if `topic` is not a str, WrongArgument if it is empty, too long for a
+    request, or cannot be encoded as UTF-8."""
     if not isinstance(topic, str):
         raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
     if not topic:
@@ -156,7 +158,8 @@ class OutgoingRecord:
 
     @property
     def size(self) -> int:
-        """The size of a batch with this record alone, which `max_request_size` limits."""
+        """An upper bound for the bytes of an uncompressed batch with this record alone. It must not
+        exceed `max_request_size`."""
         size = _MOST_FRAMING + _field_size(self.key) + _field_size(self.value)
         size += varint_size(len(self.headers))
         for name, value in self.headers:

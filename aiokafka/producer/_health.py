@@ -80,9 +80,9 @@ class ProducerHealthMonitor:
             self._failure = (self._states.since, self._end())
 
     def _look_later(self) -> bool:
-        """Call `look()`, unless there is an outage shorter than `LASTING` seconds: the broker may
-        only be slow. Return whether the state is in `_ALARMING`: then its log message explains why
-        calls wait, so `Waits` logs no messages about them."""
+        """Call `look()`, unless an outage has lasted for less than `LASTING` seconds: the broker
+        may only be slow. Return whether the state is in `_ALARMING`: then the log message of the
+        state explains why calls wait, and `Waits` does not log these calls."""
         now = self._loop.time()
         outage = self._outage(now) if self._phase is None else None
         if outage is None or now - outage.since >= LASTING:
@@ -138,8 +138,8 @@ class ProducerHealthMonitor:
         return StateReason(ProducerState.RUNNING)
 
     def backlog(self, deadline: float | None) -> str:
-        """Return a text about the batches that a closing producer waits for: their number, the
-        reason, and the maximum of the remaining time.
+        """Return a text about the batches that a closing producer waits for: how many they are, why
+        they are not delivered, and the maximum remaining time.
 
         `deadline` (loop time) is the deadline of `stop()`; None for `stop()` without a timeout.
         """
@@ -161,7 +161,7 @@ class ProducerHealthMonitor:
         return self._owner.failure
 
     def _waits(self, now: float) -> Iterator[Stall]:
-        """Yield a Stall for each partition whose oldest batch has waited for `LASTING` or
+        """Yield a Stall for each partition whose oldest batch has waited for `LASTING` seconds or
         longer."""
         silent = {}
         for node_id, node in self._nodes.items():
@@ -198,9 +198,9 @@ class ProducerHealthMonitor:
 
     def _refusals(self, now: float) -> list[Outage]:
         """Return an Outage for each type of error that prevents delivery although brokers respond;
-        [] if some batch may be delivered. No batch can be delivered if the oldest batch of every
-        partition has an error or no leader, and has waited for `LASTING` seconds, in which no batch
-        was delivered."""
+        [] if some batch may be delivered. No batch can be delivered if, for every partition, the
+        oldest batch has an error or no leader, and has waited for `LASTING` seconds without the
+        delivery of any batch."""
         groups: dict[type, list[tuple[float, BaseException, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
             since, error = self._waits_since(batch), batch.error
@@ -222,7 +222,7 @@ class ProducerHealthMonitor:
         """Return the outage because of which no batch can be delivered; None if a batch may be
         delivered. The first of these cases that applies determines the outage:
 
-        1. All brokers with batches or requests have an outage.
+        1. All brokers for which batches wait or requests are in flight have an outage.
         2. All partitions with batches have errors or no leader (`_refusals`).
         3. No broker has responded since metadata requests began to fail.
         """

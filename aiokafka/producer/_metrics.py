@@ -201,7 +201,7 @@ class ProducerMeter:
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Add the duration of the block to the time of flushes."""
+        """Add the duration of the `with` block to `flush_seconds`."""
         began_at = self._loop.time()
         try:
             yield
@@ -209,16 +209,17 @@ class ProducerMeter:
             self.flush_seconds += self._loop.time() - began_at
 
     def transacted(self, call: str, seconds: float) -> None:
-        """Add the duration of a call to the time of the transaction call `call`."""
+        """Add `seconds`, the duration of a call of the transaction method `call`, to
+        `txn_seconds`."""
         self.txn_seconds[call] += seconds
 
     # -- memory
 
     @contextmanager
     def waiting_for_memory(self, topic: str, partition: int | None) -> Iterator[MemoryWait]:
-        """Add the duration of the block to the time of waits for memory. If the block raises,
-        report the wait to the collector. Otherwise the producer reports all waits of the record
-        later, by one call of `buffer_waited`."""
+        """Add the duration of the `with` block to `waited`. If the block raises, report the wait to
+        the collector. Otherwise report nothing: the producer later reports the sum of all waits of
+        the record by one call of `buffer_waited`."""
         wait = MemoryWait()
         began_at = self._loop.time()
         self.waiting += 1

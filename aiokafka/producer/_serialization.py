@@ -26,7 +26,8 @@ _Outcome = tuple[Any, Any, Headers, Coroutine[Any, Any, Serialized] | None]
 
 
 def make_serializers(key_serializer: Any, value_serializer: Any) -> Serializers:
-    """Return the serializers of a producer, each of any form; see `adapt_serializer()`.
+    """Return the serializers of a producer. Each argument may have any form that
+    `adapt_serializer()` accepts.
 
     `Serializers.serialize` runs for each record. So the two most frequent cases have their own
     subclasses, without checks for other serializers: a value serializer alone, with or without a
@@ -63,10 +64,10 @@ def without_awaitables(option: str, serializer: Any) -> Any:
 
 class Serializers:
     """The key serializer and the value serializer of a producer, as functions; None without a
-    serializer. This class calls them without a context."""
+    serializer. This class is for serializers that take no context."""
 
     takes_context = False
-    """Whether a serializer takes a context, and needs the topic for it."""
+    """Whether a serializer takes a SerializationContext, which contains the topic."""
 
     def __init__(self, key: Callable[..., Any] | None, value: Callable[..., Any] | None) -> None:
         self.key = key
@@ -77,10 +78,11 @@ class Serializers:
     ) -> _Outcome:
         """Serialize key and value of a record for a topic.
 
-        Returns key, value, headers and None; if a serializer waits, the last item is a coroutine of
-        key, value and headers, which the caller has to await before it awaits anything else. The
-        headers are checked, and include those that serializers have appended. Exceptions of the
-        serializers get a note with the topic and the part.
+        Returns (key, value, headers, None). If a serializer waits, returns (None, None, (),
+        coroutine): the coroutine returns key, value and headers, and the caller has to await the
+        coroutine before it awaits anything else. The headers are checked, and include headers that
+        serializers have appended. Exceptions of the serializers get a note with the topic and the
+        part (`add_note`).
         """
         pairs = as_headers(headers) if headers else ()
         if value is None and key is None:
@@ -246,7 +248,8 @@ _KEY, _VALUE = MessageField.KEY, MessageField.VALUE
 
 
 def _first_step(result: Any) -> Any:
-    """Return `first_step(result)`, compiled without a call in Python for a coroutine."""
+    """Return `first_step(result)`. For a coroutine, compiled code calls a C function instead of the
+    Python function."""
     if type(result) is CoroutineType:
         return _cpython.first_step(result, Suspended)
     return first_step(result)

@@ -195,9 +195,9 @@ class BatchOutcome:
     """The outcome of a batch, from which the futures of its records read their results.
 
     Futures outlive the batch and its bytes, so they refer to this object and not to the batch. The
-    outcome has no references to futures that nobody awaits, so a future that the program does not
-    keep is freed at once. The lists are created on first use, because many batches have a single
-    record.
+    outcome refers to a future only if a task awaits it or it has a callback, so any other future
+    that the program does not keep is freed at once. The lists are created on first use, because
+    many batches have a single record.
 
     Owns: the timestamps of the records; the futures with a waiting task or a callback (`_waiting`);
     the numbers of the futures that were garbage-collected (`_dropped`); with interceptors, the
@@ -246,8 +246,8 @@ class BatchOutcome:
         return future
 
     def adopt(self, timestamp: int) -> None:
-        """Add a record of a split batch, without a new future: `divide` moves the existing future
-        here."""
+        """Add a record of a split batch, without a new future: `divide` assigns the existing future
+        to this outcome."""
         self.timestamps.append(timestamp)
 
     def divide(self, firsts: Sequence[int], parts: Sequence[BatchOutcome]) -> None:
@@ -278,14 +278,14 @@ class BatchOutcome:
         self._records = None
 
     def watch(self, number: int, future: RecordFuture) -> None:
-        """Wake `future`, the future of record `number`, when the batch has an outcome."""
+        """Complete `future`, the future of record `number`, when the batch has an outcome."""
         if self._waiting is None:
             self._waiting = [None] * len(self.timestamps)
         self._waiting[number] = future
 
     def note_dropped(self, number: int) -> None:
         """Record that the pending future of record `number` was garbage-collected. If the batch
-        fails, `fail` logs the error, because no program can retrieve it."""
+        fails, `fail` logs the error, because the program can no longer retrieve it."""
         if self._dropped is None:
             self._dropped = []
         self._dropped.append(number)
@@ -304,7 +304,7 @@ class BatchOutcome:
             self._records.append(None)
             self._contexts.append(None)
         context = _cpython.copy_context()
-        # Records that are sent in the same context share a copy of it.
+        # Records that are sent in the same context share one copy of the context.
         last = self._contexts[-1] if self._contexts else None
         if last is not None and _is_same(last, context):
             context = last
@@ -437,11 +437,11 @@ def _is_same(context: Context, other: Context) -> bool:
 class RecordFuture:
     """The future of one record; programs can use it as an asyncio.Future.
 
-    The future has a record number and the outcome of the batch, and loads its result on first use:
-    programs read most futures never, or after all records are delivered. The first `await` of a
-    pending future creates an asyncio.Future (`_twin`), because tasks wait for an asyncio.Future
-    faster than for any other awaitable. From then on the state of the future is that of the twin.
-    Callbacks need no twin.
+    The future has a record number and a reference to the outcome of the batch, and loads its result
+    on first use: programs never read most futures, or read them after all records are delivered.
+    The first `await` of a pending future creates an asyncio.Future (`_twin`), because tasks wait
+    for an asyncio.Future faster than for any other awaitable. From then on the state of the future
+    is that of the twin. Callbacks need no twin.
 
     `isinstance(future, asyncio.Future)` is true because of `__class__`, as for proxies and mocks.
     asyncio itself uses only the methods of futures.
@@ -635,8 +635,8 @@ class RecordFuture:
             return 0
         entries = [(self._fn, self._context), *(self._more or ())]
         left: list[Any] = [entry for entry in entries if entry[0] != fn]
-        # If no callback is left, keep an empty one: this future may be in `BatchOutcome._waiting`,
-        # and stays there.
+        # If no callback is left, keep a placeholder: this future stays registered in
+        # `BatchOutcome._waiting`, or as a callback of the twin.
         self._fn, self._context = left[0] if left else (_call_nothing, copy_context())
         self._more = left[1:]
         return len(entries) - len(left)
@@ -663,8 +663,8 @@ class RecordFuture:
         self._call_back()
 
     def _on_twin_done(self, _: Future[Any]) -> None:
-        # If a task that awaits this future is cancelled, asyncio cancels the twin without a call of
-        # `cancel`, so this callback of the twin runs the callbacks.
+        # If a task that awaits this future is cancelled, asyncio cancels the twin without calling
+        # `cancel` of this future. So the callbacks are run here, by a callback of the twin.
         self._call_back()
 
     def _call_back(self) -> None:
@@ -807,8 +807,8 @@ _TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
     BatchState.SETTLED: frozenset(),
 }
 
-# C integers in the compiled module, where members of an IntEnum would be compared as objects: the
-# states, and `_TRANSITIONS` as one bit for each allowed next state.
+# The states as C integers of the compiled module, which would compare members of an IntEnum as
+# Python objects. `_NEXT_STATES` has `_TRANSITIONS` as bits: one for each allowed next state.
 _BATCH_OPEN = int(BatchState.OPEN)
 _BATCH_IN_FLIGHT = int(BatchState.IN_FLIGHT)
 _BATCH_ABANDONED = int(BatchState.ABANDONED)
@@ -913,7 +913,8 @@ class ProducerBatch:
         """
         may_be_written = self.state == BatchState.ABANDONED or isinstance(last_error, _OPEN_OUTCOME)
         if self.is_unconfirmed or self.is_doubtful:
-            # A too large batch may have been written before the size limit was lowered.
+            # Only these two errors prove that no earlier attempt was written. An error of TOO_LARGE
+            # does not: the size limit may have been lowered after the batch was written.
             may_be_written |= not isinstance(last_error, (InvalidRecord, InvalidTimestampError))
 
         def make_marked(index: int) -> BaseException:
@@ -1029,8 +1030,9 @@ class ProducerBatch:
         # (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unconfirmed)
         part.is_unconfirmed = self.is_unconfirmed
-        # No broker knows parts that are not doubtful, so several may be in flight together. One at
-        # a time, the parts of a large batch might exceed the delivery timeout.
+        # Parts that are not doubtful are new to every broker, so several may be in flight together.
+        # If they were sent one at a time, the parts of a large batch might exceed the delivery
+        # timeout.
         part.goes_alone = part.is_doubtful
         part.error = self.error
         return part
@@ -1095,8 +1097,8 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     2. The topic's size limit is lowered.
     3. The batch is sent again. The leader checks the size before the sequence number, and refuses
        the batch. The producer splits the batch.
-    4. The leader refuses the first part for its sequence number: the log has this number in a
-       batch with another last number.
+    4. The leader refuses the first part for its sequence number: the log has a batch that begins
+       with the same number, but has more records.
 
     If this part were sent again with a new epoch, its records would be written twice. So the
     doubtful part fails, with an error that mentions that the part may have been written.

@@ -25,8 +25,8 @@ _ADVICE = "append() cannot await: use `await batch.append_async(...)`"
 class AppendedRecord:
     """A record that was added to a batch.
 
-    `offset` is the position in the batch, from 0, `size` is the bytes in the batch before
-    compression, `timestamp` is the time in milliseconds since 1970 (UTC).
+    `offset` is the position of the record in the batch, from 0. `size` is the number of bytes that
+    the record has in the batch before compression. `timestamp` is in milliseconds since 1970 (UTC).
     """
 
     offset: int
@@ -121,11 +121,11 @@ class BatchBuilder:
         value: Any,
         headers: Iterable[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
-        """Do the same as `append`, and await the serializers: each may return its result or an
+        """Do the same as `append`, but await the serializers: each may return its result or an
         awaitable.
 
-        Records of several calls at once are added in the order in which their serializers return.
-        If the call is cancelled, the record is not added.
+        Records of concurrent calls are added in the order in which their serializers return. If the
+        call is cancelled, the record is not added.
         """
         if self.closed():
             return None
@@ -201,7 +201,8 @@ class BatchBuilder:
                 self._first_timestamp = builder.first_timestamp
 
     def close(self) -> None:
-        """Close the batch: `append` adds no more records, nor does `send` after `send_batch`."""
+        """Close the batch: `append` adds no more records. After `send_batch`, `send` adds no
+        records to a closed batch either."""
         self._is_closed = True
 
     def closed(self) -> bool:

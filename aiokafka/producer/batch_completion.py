@@ -1,7 +1,7 @@
 """Complete batches: acknowledge, retry, split, time out, or fail them.
 
-The module is compiled if possible (batch_completion.pxd), because a lone `send_and_wait` completes
-a batch for one record.
+The module is compiled if possible (batch_completion.pxd), because it runs for every record if a
+program awaits each `send_and_wait` before the next one.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class BatchCompletion:
         self.id_state: ProducerIdState | None = None
         """The producer id and the sequence numbers; None while the producer is not idempotent."""
         self.marker_pause: MarkerPause | None = None
-        """The pause at the begin of a transaction; None for a producer without transactions."""
+        """The pause at the beginning of a transaction; None for a producer without transactions."""
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
         self.coordinator_wanted = asyncio.Event()
@@ -288,8 +288,8 @@ class BatchCompletion:
         if self._may_still_be_written(queue, batch, error.errno):
             self.fail(queue, batch, _unresolved_error(queue.partition, error))
             return
-        # Do not call `on_gap` for the batches that fail above: it can lead to a new epoch, with
-        # which these batches could be written twice.
+        # Do not call `on_gap` for a batch that fails above: it can lead to a new epoch, with which
+        # the batches behind the failed batch could be written twice.
         id_state.on_gap(queue, batch)
         if self.transaction is not None and queue.sequence.has_gap:
             # A gap needs a new epoch, which only the coordinator allocates, after an abort.
@@ -302,8 +302,9 @@ class BatchCompletion:
     def _may_still_be_written(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
         """Return whether `batch` may still be written although it was refused as a gap:
 
-        1. Two batches are in flight; the broker hangs.
-        2. Batch 1 times out, or is refused when it is sent again. Batch 1 may still be written.
+        1. Batches 1 and 2 are in flight; the broker has received them, but does not respond.
+        2. Batch 1 times out, or is refused when it is sent again. Its first request is still not
+           processed.
         3. Batch 2 is sent again on another connection, and refused because batch 1 is missing.
         4. The broker processes the requests of the old connection, and writes both batches.
 
@@ -414,8 +415,8 @@ class BatchCompletion:
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Split a batch that is too large (KIP-126); return whether it was split.
 
-        1. Batch 2 (numbers 10 to 19) is refused for its size. Batch 3 (20 to 29) is in flight, and
-           is refused as a gap.
+        1. Batch 2 (sequence numbers 10 to 19) is refused for its size. Batch 3 (20 to 29) is in
+           flight, and is refused as a gap.
         2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which take its position in the queue,
            before batch 3. No number is missing between 2b and batch 3, so batch 3 keeps its number.
         3. The parts take over the futures of the records, and the memory of batch 2. Calls of
@@ -472,15 +473,15 @@ class BatchCompletion:
         batch.fail_as(lambda _: renewed(error), None)
         if self.transaction is not None:
             batch.mark_retrieved()  # commit_transaction() raises the error
-            # A new epoch is not needed yet: if the leader writes the batch, the sequence continues
-            # after it; if not, `_settle_failed` requires the epoch. An abort of version 1 waits for
-            # the response.
+            # A new epoch is not needed yet. If the leader writes the batch, the sequence continues
+            # after it; if the batch fails, `_settle_failed` leads to a new epoch. An abort of
+            # version 1 waits for the response.
             self.transaction.fail(error)
         self.pending.finish(batch)
         self.meter.failed(batch, error)
 
     def lacks_leader(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Return whether a batch is not in flight, and its partition has no leader."""
+        """Return whether `batch` waits to be sent, and its partition has no leader."""
         leader = self.client.cluster.leader_for_partition(queue.partition)
         is_known = leader is not None and leader >= 0
         return not is_known and batch.state != BatchState.IN_FLIGHT
@@ -534,8 +535,9 @@ class BatchCompletion:
     def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Remove a waiting batch from its queue, and fail its futures with `error`."""
         if batch.is_done:
-            # The application's metrics collector is called for each failed batch. It may have made
-            # a call that has failed this batch already.
+            # The caller may fail several batches, and the application's metrics collector is called
+            # for each of them. The collector may have called a method that has failed this batch
+            # already.
             return
         queue.drop(batch)
         batch.fail_as(lambda _: renewed(error), None)
