@@ -117,8 +117,8 @@ class BufferMemory:
        `ProducerBatch.release` returns the bytes of a batch one time; a second call returns zero.
 
     Tasks that did not wait run before the waiters of step 3, or after `_end_turn`. When a task
-    joins the queue, the grant of the running task ends. This may be a task that the running task
-    has started eagerly: so a call never overtakes an earlier call that waits.
+    joins the queue, the grant of the running task ends, even if the running task has started the
+    joining task eagerly. So later calls of the running task do not overtake the call that waits.
     """
 
     def __init__(self, loop: AbstractEventLoop, size: int) -> None:
@@ -227,8 +227,8 @@ class BufferMemory:
         while self._waiters and granted < _PER_TURN:
             waiter = next(iter(self._waiters))
             if not waiter.future.done():
-                # Keep FIFO order: otherwise smaller waiters behind this one could delay it for
-                # ever.
+                # Keep FIFO order: otherwise later waiters that need less memory could delay this
+                # waiter for ever.
                 if left < waiter.need:
                     break
                 if not waiter.quantum:
@@ -372,11 +372,12 @@ class PartitionQueue:
         the queue would be wrong:
 
         1. Batches 1, 2 and 3 are in flight. Batch 4 waits and has no sequence number yet.
-        2. Batch 1 is written. Batch 2 fails with NOT_LEADER and moves back to the front: 2 4.
+        2. Batch 1 is written. Batch 2 fails with NOT_LEADER and moves back to the front. Now
+           batches 2 and 4 wait, in this order.
         3. Batch 3, in the next request, fails for the same reason. At the front, batch 3 would be
            sent before batch 2, and the leader would refuse it as a gap. At the end, batch 3 would
            be behind batch 4, which gets the next sequence number.
-        4. By its sequence number, batch 3 is inserted between both batches: 2 3 4.
+        4. By its sequence number, batch 3 is inserted between batches 2 and 4.
 
         Batches without a sequence number are new, so a requeued batch is inserted before them.
         Without idempotence no batch has a sequence number. Then only one batch is in flight at a
@@ -494,7 +495,8 @@ class PendingBatches:
         """Remove a batch whose futures have results. End the flushes for which it was the last
         batch."""
         self._queues.pop(batch, None)
-        # A flush waits only for batches before its call: otherwise it would never end under load.
+        # A flush waits only for batches that were pending when it was called: otherwise it would
+        # never end under load.
         for flush in self._flushes:
             flush.pending.discard(batch)
             if not flush.pending and not flush.future.done():
@@ -547,7 +549,8 @@ _RECORD_FRAME = 36
 """An upper bound of the bytes of an encoded record without its key, value and headers."""
 
 _RIVALS = 7
-"""Number of random partitions that `TopicQueues.switch` compares with the first one."""
+"""Number of random partitions that `TopicQueues.switch` compares with the first random
+partition."""
 
 _YIELD_BYTES = 262_144
 """Bytes that may be appended before `send` yields to the event loop. Of each record, the bytes
@@ -560,18 +563,19 @@ _GROWTH = 4
 """Factor by which the size limit of a batch is raised at a time."""
 
 _BUSY_TIME = 0.01
-"""Seconds after a pause of `send` during which the application counts as sending without a
-break."""
+"""Seconds for which the application counts as sending without a break after `send` has yielded to
+the event loop, or has waited for memory."""
 
 _BUSY_SHARE = 4
-"""While the application sends without a break, the sticky partition gets 1/4 of the bytes of the
-largest batch at a time: each further batch costs as much CPU time as appending ten records."""
+"""While the application sends without a break, the quantum of the sticky partition is at least 1/4
+of `BatchSizing.largest`. With a smaller quantum there would be more batches, and each batch costs
+as much CPU time as appending ten records."""
 
 _SPARE_BYTES = 4_194_304
-"""Maximum size of the buffers that are kept for later batches."""
+"""Maximum size in bytes, in total, of the buffers that are kept for later batches."""
 
 _SPARE_SHARE = 8
-"""These buffers have 1/8 of `buffer_memory` at most."""
+"""The buffers that are kept for later batches have at most 1/8 of `buffer_memory` in total."""
 
 _GROWTH_TIME = 1.0
 """The age in seconds up to which a batch may grow beyond `max_batch_size`."""
@@ -605,8 +609,8 @@ def record_bound(key: bytes | None, value: bytes | None, headers: _Headers) -> i
 
 
 class MessageBatch(ProducerBatch):
-    """The name of the batch class in aiokafka 0.14. Instrumentation of programs replaces methods of
-    this class, which has no effect: batches are of class ProducerBatch."""
+    """The name of the batch class in aiokafka 0.14. Instrumentation for aiokafka 0.14 may replace
+    methods of this class. That has no effect, because batches are of class ProducerBatch."""
 
 
 class TopicQueues:
@@ -939,8 +943,8 @@ class MessageAccumulator:
         """
         queue = topic_queues.sticky
         # Fill the open batch even if the quantum is used up: larger batches compress better. But a
-        # batch that has grown is filled one quantum at a time: otherwise its partition would get
-        # up to `BatchSizing.largest` bytes at once, and most of them if its broker is slow.
+        # batch that has grown is filled one quantum at a time: otherwise its partition would get up
+        # to `BatchSizing.largest` bytes at once; a partition with a slow broker would get the most.
         if queue is None or (
             topic_queues._left <= 0 and (queue.open is None or queue.open.has_grown)
         ):
@@ -956,8 +960,8 @@ class MessageAccumulator:
                 topic_queues._left -= batch.reserved - before - _PER_RECORD
                 self._allocate(batch.reserved - before)
                 return future
-            # The batch is full. Switch even if a part of the quantum is left, which would only fill
-            # a small batch.
+            # The batch is full. Switch even if a part of the quantum is left: another batch of this
+            # partition would get only the rest of the quantum, and would be small.
             if not self._grow(topic_queues, queue, batch):
                 queue.seal()
                 self._notify_sender(queue)
@@ -1024,13 +1028,15 @@ class MessageAccumulator:
         record has `size` bytes; return whether the limit was raised.
 
         Fewer and larger batches have a higher throughput, because each batch and each request costs
-        time in brokers and in `NodeSender`. Growing does not delay the batch:
+        time in brokers and in `NodeSender`. Growing does not delay the batch, which grows only in
+        one of two cases:
 
-        1. Other batches of the partition wait before it, or
-        2. the batch is the next one to be sent. From its first growth on it counts as ready
-           (`ProducerBatch.is_filling`), and its sender is notified as of a sealed batch. Until the
-           sender seals it, usually in the next iteration of the event loop, the batch accepts
-           records. (Not with gzip, which is so slow that such a batch would block the event loop.)
+        1. Other batches of the partition wait before this batch, so it cannot be sent yet.
+        2. The batch is the next one to be sent. From its first growth on, it counts as ready
+           (`ProducerBatch.is_filling`), and its sender is notified, as after sealing a batch. The
+           batch accepts records until the sender seals it, usually in the next iteration of the
+           event loop. (Such a batch does not grow with gzip or with a `compression_level`:
+           compressing it could block the event loop for too long.)
 
         A batch grows for `_GROWTH_TIME` seconds, up to `BatchSizing.largest` bytes, and up to the
         bytes that the leader acknowledges in good time (`InFlightRequests.window`).

@@ -1,7 +1,7 @@
 """Send the batches for one broker: choose them, compress them, and complete Produce requests.
 
-The module is compiled if possible (node_sender.pxd), because a lone `send_and_wait` runs all of it
-for one record.
+The module is compiled if possible (node_sender.pxd), because it runs for every record if a program
+awaits each `send_and_wait` before the next one.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ _FIRST_WINDOW = 262_144
 """`InFlightRequests.window` before the first response."""
 
 _WINDOW_SHARE = 5
-"""The window is what the broker acknowledges in 1/5 of `request_timeout_ms`."""
+"""The window is the number of bytes that the broker acknowledges in 1/5 of `request_timeout_ms`."""
 
 _LEAST_RATE = 3000
-"""Bytes per second that a network is assumed to transmit: the window is at least what it transmits
-in `request_timeout_ms`."""
+"""Bytes per second that even a slow network is assumed to transmit. The window is at least the
+bytes that this network transmits in `request_timeout_ms`."""
 
 
 class ProduceInFlight:
@@ -132,37 +132,41 @@ class ProduceInFlight:
         """The bytes of the batches of all requests that were in flight when this one was sent,
         including this one."""
         self.count = 1
-        """The number of these requests."""
+        """The number of requests that were in flight when this one was sent, including this one."""
 
 
 class InFlightRequests:
     """The in-flight requests to one broker, oldest first; completes them in this order.
 
-    Owns: these requests, the time at which the response to the oldest one is due, window and limit.
-    No task waits for the responses: a request is completed in the callback that reads its response,
-    so that tasks that wait for its records run in the next iteration of the event loop.
+    Owns: these requests, the time at which the response to the oldest one is due, `window` (maximum
+    of the bytes in flight), and `limit` (maximum number of requests). No task waits for the
+    responses: a request is completed in the callback that reads its response, so that tasks that
+    wait for its records run in the next iteration of the event loop.
 
     The window keeps requests from exceeding their timeout on a slow network:
 
     1. A network transmits 20 KB per second, and an application sends more. Batches wait, and grow
        to 1 MB. The first request would need 50 seconds, and the requests behind it even more: each
        exceeds `request_timeout_ms`, is sent again, and exceeds it again.
-    2. So before the first response no batch grows beyond `_FIRST_WINDOW`, and no more bytes are in
-       flight.
+    2. So before the first response, no batch grows beyond `_FIRST_WINDOW`, and at most this number
+       of bytes is in flight.
     3. Each response shows how many bytes the broker acknowledges per second. If that is less than
        the window in `_WINDOW_SHARE` of the timeout, the window becomes smaller, otherwise larger:
        the first large request on a fast network opens it beyond the size of any request.
-    4. A fast response to a small request is no sign of a slow network. The window stays the same.
-    5. A broker takes two seconds for each request, however large, one after the other. In a window
-       of many small requests, few bytes would be acknowledged per second, and the window would
-       become smaller and smaller. So if responses are late, fewer requests are in flight (`limit`),
-       each of them fills the window, and a response in time at least doubles the window.
-    6. The oldest batches time out while they wait, and the next batches are about to. If these were
-       sent, the broker would write records whose futures fail before the response. So a batch whose
-       deadline is before the expected response (`time_for`) is not sent. The network transmits only
-       batches that are acknowledged in time.
-    7. The network is fast, but the broker pauses for a while. The responses after the pause come
-       all at once: only the first one is late. So `time_for` uses the faster one of the last two.
+    4. A small request gets a fast response. It shows few bytes per second, but not that the network
+       is slow. So the window stays the same.
+    5. Another case: a broker processes one request after the other, and takes two seconds for each,
+       whatever its size. In a window of many small requests, few bytes would be acknowledged per
+       second, and the window would become smaller and smaller. So if responses are late, fewer
+       requests are in flight (`limit`), each of them fills the window, and a response in time at
+       least doubles the window.
+    6. The oldest batches time out while they wait, and the next batches are about to time out. If
+       the next batches were sent, the broker would write records whose futures fail before the
+       response. So a batch whose deadline is before the expected response (`time_for`) is not sent.
+       The network transmits only batches that are acknowledged in time.
+    7. Another case: the network is fast, but the broker pauses for a while. The responses after the
+       pause come all at once: only the first one is late. So `time_for` uses the faster one of the
+       last two responses.
     """
 
     def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
@@ -173,8 +177,8 @@ class InFlightRequests:
             int(config.client.request_timeout * _LEAST_RATE), config.max_batch_size
         )
         self.window = max(_FIRST_WINDOW, self._least_window)
-        """Bytes that the broker acknowledges in good time: the maximum of `size`, except that each
-        request has at least one batch."""
+        """The maximum of `size`: the bytes that the broker acknowledges in good time. `size` may be
+        larger, because each request has at least one batch, however large."""
         self._most: int = config.max_in_flight_requests
         self.limit = self._most
         """The maximum number of requests in flight; below `max_in_flight_requests` while responses
@@ -185,7 +189,8 @@ class InFlightRequests:
         self._duration = self._duration_before = 0.0
         """Seconds from sending to the response, for the last two requests with a response."""
         self._pace = self._pace_before = 0.0
-        """Seconds per byte, for the same requests: the time counts from the response before."""
+        """Seconds per byte, for the same requests. If a request was sent before the response to the
+        previous request, its time counts from that response."""
         self._requests: deque[ProduceInFlight] = deque()
         self._due = Due(math.inf, "Produce", _REPLICATION_TIME)
         health.follow(self._due)
@@ -229,9 +234,9 @@ class InFlightRequests:
         1. Request 1 is in flight. Sending request 2 fails; request 2 stays in the queue, between
            requests 1 and 3.
         2. Request 3 is sent. The responses to 1 and 3 are read together, and 1 is completed.
-        3. Request 2 is the oldest now. Its batches must be requeued before those of 3 complete. So
-           `_on_done`, which runs in the next iteration of the event loop, completes requests 2 and
-           3.
+        3. Request 2 is the oldest now. Its batches must be requeued before the batches of request 3
+           complete. So `_on_done`, which runs in the next iteration of the event loop, completes
+           requests 2 and 3.
         """
         requests = self._requests
         if not requests:
@@ -244,7 +249,7 @@ class InFlightRequests:
             self._succeed(sent, response)
             self._node.send()
             if not (requests and requests[0].response.done()):
-                # No request waits for `_on_done` (step 3): spare the event loop the call.
+                # No other request needs `_on_done` (step 3), so save this call.
                 sent.response.remove_done_callback(self._on_done)
         except BaseException as error:
             self._node.on_bug(error)
@@ -272,7 +277,8 @@ class InFlightRequests:
             self._node.on_bug(error)
 
     # The caller of `_succeed` and `_fail` removes the request first: completing its batches may
-    # send another request, which counts toward `max_in_flight_requests`.
+    # send another request, and then the completed request must not count toward
+    # `max_in_flight_requests`.
 
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         now = self._loop.time()
@@ -303,10 +309,10 @@ class InFlightRequests:
         self._completion.accumulator.note_yield()
 
     def time_for(self, size: int, now: float) -> float:
-        """Return the seconds until the response to a request of `size` bytes that is sent now,
-        according to the faster one of the last two responses: at most the longer time of both, even
-        for more bytes. Return 0 if the last response is old and no request is in flight, whose
-        response would show the speed."""
+        """Estimate the seconds until the response to a request of `size` bytes that is sent now:
+        the time for `size` and all bytes in flight, at the pace of the faster one of the last two
+        responses, but at most the longer one of their durations. Return 0 if the pace is unknown:
+        the last response is old, and no request is in flight."""
         if not self.size and now > self._answered_at + _LONGEST_GATHER_TIME:
             return 0.0
         duration = max(self._duration, self._duration_before)
@@ -341,9 +347,9 @@ _PER_TURN_HIGH_LEVEL = 32_768
 _HIGHEST_FAST_LEVEL = {GZIP: 6, LZ4: 2, ZSTD: 3}
 
 _LIMIT_GROWTH_TIME = 0.02
-"""Seconds since the begin of a request after which the limit per iteration of the event loop grows:
-twice the bytes after twice this time, and so on. With a constant limit, the batches of a busy
-application, which may send more bytes in each iteration, would fill the buffer memory.
+"""Seconds after `BatchCompression.begin` from which the limit per iteration of the event loop
+grows: twice the bytes after twice this time, and so on. With a constant limit, the batches of a
+busy application, which may send more bytes in each iteration, would fill the buffer memory.
 """
 
 
@@ -400,8 +406,8 @@ class BatchCompression:
                 self.has_more = True
                 return False
             batch = self._node.seal_next(self.queues.popleft(), now)
-            # Do not count a batch that is compressed already: this request may lack the batch, for
-            # example because the batch backs off.
+            # Do not count a batch that is compressed already: it may not become part of this
+            # request, for example because its partition backs off.
             if batch is not None and not batch.builder.compressed_size:
                 self._left -= self._compress(batch)
         if self.queues:
@@ -610,8 +616,9 @@ class NodeSender:
             self._is_pumping = False
         if self._lingering and not self.requests and self._accumulator.is_yielding:
             # The application is still sending records: its task has only yielded. Check again in
-            # the next iteration of the event loop, and send the open batches as soon as it no
-            # longer sends. (No request is in flight and no timer is armed, so nothing else would.)
+            # the next iteration of the event loop, and send the open batches as soon as the
+            # application no longer sends. (No request is in flight and no timer is armed, so no
+            # other event leads to `send`.)
             self._pump_soon()
 
     @property
@@ -722,8 +729,8 @@ class NodeSender:
                 self._timer.arm(self._gather_until)
             elif self._accumulator.is_yielding:
                 # The application is still sending records: its task has only yielded. Check again
-                # in the next iteration of the event loop, and send the open batches as soon as it
-                # no longer sends.
+                # in the next iteration of the event loop, and send the open batches as soon as the
+                # application no longer sends.
                 self._timer.arm(now)
 
     def _collect(self, now: float) -> Batches:
@@ -880,9 +887,9 @@ class NodeSender:
     def _may_follow(self, queue: PartitionQueue) -> bool:
         """Return whether a new batch may be sent while other batches of `queue` are in flight.
 
-        Without sequence numbers the new batch must wait: a failed batch would be retried behind it.
-        (With acks=0 no batch is retried.) A new batch also waits for a retried batch, because
-        leaders recognize only the last five batches of a producer:
+        Without sequence numbers the new batch must wait: otherwise a failed batch would be retried
+        after the new batch. (With acks=0 no batch is retried.) A new batch also waits for a retried
+        batch, because leaders recognize only the last five batches of a producer:
 
         1. Five batches are sent. All are written, but the response to batch 1 is an error.
         2. Batch 1 is sent again, and batch 6 is sent before the response comes.
@@ -973,7 +980,8 @@ class NodeSender:
         return added
 
     def _down_convert(self, records: bytes | bytearray | memoryview, version: int) -> bytes:
-        """Return the records in the older format of this version, for brokers before Kafka 0.11.
+        """Return the records as a message set of the older format that ProduceRequest `version`
+        contains, for brokers before Kafka 0.11.
 
         Raises IllegalArgumentError if that format cannot encode the records.
         """

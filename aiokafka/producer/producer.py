@@ -277,8 +277,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             )
         config.client.note_defaults(applied)
         self._demands_idempotence = given.get("enable_idempotence") is True
-        # Instrumentation for aiokafka 0.14 reads these two attributes, and calls one that is not
-        # None.
+        # Instrumentation for aiokafka 0.14 reads these two attributes, and calls each of them that
+        # is not None.
         self._key_serializer = self._value_serializer = None
         self._serializers: Serializers | None = None
         if key_serializer is not None or value_serializer is not None:
@@ -348,8 +348,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
         Connecting takes at most `request_timeout_ms`; getting the producer id takes at most
         `max_block_ms` or `request_timeout_ms`, whichever is longer. Raises KafkaConnectionError
-        with the reason of every bootstrap server, AuthenticationFailedError,
-        UnsupportedVersionError if the brokers are too old for an option, ProducerClosed after
+        with the reason for every bootstrap server, AuthenticationFailedError, KafkaTimeoutError if
+        no producer id was returned in time, UnsupportedVersionError if the brokers are too old for
+        an option, WrongArgument in another event loop than the constructor's, ProducerClosed after
         `stop()`. After an error or a cancellation every connection is closed. Has no effect on a
         running producer. Concurrent calls share one outcome; if one call is cancelled, another
         continues.
@@ -555,10 +556,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
         The call waits up to `max_block_ms` for metadata and buffer memory, and sometimes for one
         iteration of the event loop. If it is cancelled while it waits, the record is not sent. When
-        the call has returned, the record will be sent.
-        Raises ValueError or TypeError for wrong arguments (often as WrongArgument, which is also an
-        AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
-        TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
+        the call has returned, the record will be sent. Raises ValueError or TypeError for wrong
+        arguments (often as WrongArgument, which is also an AssertionError),
+        MessageSizeTooLargeError, UnknownTopicOrPartitionError, TopicAuthorizationFailedError,
+        KafkaTimeoutError, ProducerClosed. With a `transactional_id`, raises TransactionStateError
+        if no transaction is open, or the transaction has failed.
         """
         if (interception := self._interception) is not None and (
             (is_idle := self._is_idle) is None or not is_idle()
@@ -665,9 +667,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
             return future
         if type(value) is bytes and not headers and self._message_accumulator.is_yield_due:
-            # `append` usually declines a record because a yield is due: for large records at every
-            # few calls. `_send_checked` would yield as well, but it costs as much as many calls of
-            # `send`.
+            # `append` usually declines a record because a yield is due; with large records, this
+            # happens every few calls. `_send_checked` would yield as well, but it costs as much as
+            # many calls of `send`.
             await self._message_accumulator.yield_to_loop()
             self._check_may_send("send", number)
             appended: Future[RecordMetadata] | None = self._append(
@@ -831,7 +833,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         headers: Headers,
     ) -> Future[RecordMetadata]:
         """Send a record after a wait, because too many coroutines of interceptors wait. Also called
-        if the producer accepts no records: `_check_may_send` then raises the reason.
+        if the producer accepts no records: `_check_may_send` then raises an error with the reason.
 
         Raises KafkaTimeoutError if too many coroutines still wait after `max_block_ms`.
         """
@@ -991,10 +993,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def begin_transaction(self) -> None:
         """Begin a transaction: records that are sent from now on are part of the transaction.
 
-        An abort that was cancelled, or a commit that was cancelled after it was sent, is finished
-        first, and its error is raised, such as ProducerFenced. Raises IllegalOperation without a
-        `transactional_id`, and TransactionStateError (an IllegalOperation and an AssertionError) if
-        a transaction is open, also if its commit was cancelled while it waited for records.
+        First finishes an abort that was cancelled or timed out, or a commit that was cancelled or
+        timed out after it was sent, and raises the error of this abort or commit, such as
+        ProducerFenced. Raises IllegalOperation without a `transactional_id`, and
+        TransactionStateError (an IllegalOperation and an AssertionError) if a transaction is open,
+        also if its commit was cancelled while it waited for records.
         """
         await self._transact("begin", self._transactional().begin())
 
@@ -1037,12 +1040,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         event loop. The request names the member and its generation, so that brokers since Kafka 2.5
         refuse a member that has lost its partitions.
 
-        Raises CommitFailedError if a partition was revoked since its records were returned; if the
-        partition was assigned again, only until the application requests more records. Raises
-        ValueError and TypeError for wrong arguments. If the coordinator responds with
-        IllegalGenerationError, UnknownMemberIdError or FencedInstanceId, the call raises this
-        error, which is fatal to the consumer, but not to this producer.
-        After an error without `is_fatal` abort the transaction.
+        Raises CommitFailedError if a partition was revoked since its records were returned. If the
+        partition was assigned to the consumer again, the error is raised only until the application
+        requests more records. Raises ValueError and TypeError for wrong arguments. If the
+        coordinator responds with IllegalGenerationError, UnknownMemberIdError or FencedInstanceId,
+        the call raises this error, which is fatal to the consumer, but not to this producer. After
+        an error without `is_fatal` abort the transaction.
         """
         transactions = self._transactional()
         await self._transact("send_offsets", transactions.send_offsets(offsets, group_id))

@@ -7,9 +7,10 @@ Sequence numbers
 ----------------
 
 A leader remembers, for each producer id, the epoch and the sequence numbers of the last five
-batches that it has written. It acknowledges such a batch without writing it again. It refuses a
-batch that does not begin where the last batch ended (OutOfOrderSequenceNumber: a gap). So a batch
-keeps its sequence number as long as the batch may be in the log (KIP-98).
+batches that it has written. If the leader gets one of these batches again, it acknowledges the
+batch without writing it again. The leader refuses a batch that does not begin where the last batch
+ended (OutOfOrderSequenceNumber: a gap). So a batch keeps its sequence number as long as the batch
+may be in the log (KIP-98).
 
 What happens after a failure (KIP-360, without transactions):
 
@@ -17,16 +18,16 @@ What happens after a failure (KIP-360, without transactions):
 2. Batch 1 fails with a retriable error, and moves back to the front of its queue with its number.
    Batches 2 and 3 are refused as gaps, because batch 1 was not written. `is_oldest` is false for
    both, so no new epoch is needed: the three batches are retried in order.
-3. Another case: batch 1 times out, and may have been written: `is_uncertain`. New batches wait, and
-   batches 2 and 3 are sent again under their old numbers. If the leader writes batches 2 and 3,
-   batch 1 is in the log, `expected` reaches `next`, and new batches continue the sequence.
-4. If batch 2 is refused as a gap instead, no undelivered batch precedes it: `has_gap`. The leader
-   will refuse every later number of this epoch, so the sequence restarts at 0 under the next epoch.
-   (If batches 1 and 2 may still be written, batch 2 fails:
+3. Another case: batch 1 times out, and may have been written, so `is_uncertain` is set. New batches
+   wait, and batches 2 and 3 are sent again under their old numbers. If the leader writes batches 2
+   and 3, batch 1 is in the log, `expected` reaches `next`, and new batches continue the sequence.
+4. If batch 2 is refused as a gap instead, `has_gap` is set, because no undelivered batch precedes
+   batch 2. The leader will refuse every later number of this epoch, so the sequence restarts at 0
+   under the next epoch. (If batches 1 and 2 may still be written, batch 2 fails:
    `BatchCompletion._may_still_be_written`.) A restart is safe only if no batch is in flight: such a
    batch might be written with its old number, and again with its new number. So `assign_sequence`
    waits for in-flight batches, clears the numbers of all waiting batches, and increments the epoch.
-5. After the last epoch (32767) another producer id is needed: `wants_producer_id`.
+5. After the last epoch (32767) another producer id is needed: `wants_producer_id` is set.
 
 With transactions only the coordinator allocates epochs: a gap fails the transaction, and the abort
 gets the next epoch.
@@ -112,8 +113,8 @@ class PartitionSequence:
         self.expected = 0
         """The sequence number that the leader expects next, according to its last response."""
         self.is_uncertain = False
-        """Whether a batch with a sequence number has failed: unless the leader has written it,
-        `expected` never reaches `next`."""
+        """Whether a batch with a sequence number has failed. If the leader has not written this
+        batch, `expected` never reaches `next`."""
         self.is_unresolved = False
         """Whether a batch has failed although a leader may still write it."""
         self.has_gap = False
@@ -229,8 +230,8 @@ class ProducerIdState:
                 return False
         # A leader accepts any first number from a producer id that it does not know:
         #
-        # 1. The first two batches (first numbers 0 and 10) are in flight to a broker that is about
-        #    to become the leader.
+        # 1. The first two batches, batch 0 (first number 0) and batch 10 (first number 10), are in
+        #    flight to a broker that is about to become the leader.
         # 2. Batch 0 arrives too early, and is refused. Now the broker becomes the leader.
         # 3. Batch 10 arrives. The leader does not know the producer id, so it writes the batch.
         # 4. Batch 0 is sent again. Its number is lower than the numbers in the log, so the leader
@@ -249,10 +250,11 @@ class ProducerIdState:
     def forget(self, queue: PartitionQueue) -> bool:
         """Return whether `queue`, which has no batches, can be forgotten with its sequence numbers.
 
-        The leader may still remember the numbers when the queue is created again, with numbers from
-        0: with the same epoch, it could regard the first batch as a duplicate. So partitions begin
-        with a higher epoch from now on. With transactions, only the coordinator raises the epoch:
-        then return False if the queue has numbers of the current epoch.
+        If the queue is created again, its numbers begin at 0, and the leader may still remember the
+        earlier numbers: under the same epoch, the leader could regard the first batch as a
+        duplicate. So partitions begin with a higher epoch from now on. With transactions, only the
+        coordinator raises the epoch: then return False if the queue has numbers of the current
+        epoch.
         """
         sequence = queue.sequence
         if sequence.generation != self.generation:
@@ -397,16 +399,16 @@ UNANSWERED = (
 
 
 class UnansweredRequests:
-    """The requests of a transaction that got no response, grouped by what they may change:
-    brokers may still process them. Such a request counts even if its retry got a response.
+    """The requests of a transaction that got no response, grouped by what they may change: brokers
+    may still process them. A request without a response counts even if its retry got a response.
     """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all pending requests, because brokers reject them from now on, or because all of
-        them have ended."""
+        """Forget all requests: brokers refuse them from now on, or the caller makes brokers refuse
+        them."""
         self.partitions: set[TopicPartition] = set()
         """Partitions to which records may still be written."""
         self.groups: set[str] = set()
@@ -429,7 +431,7 @@ class UnansweredRequests:
         self.groups.add(group_id)
 
     def add_coordinator(self) -> None:
-        """Set `of_coordinator`: another request to the coordinator got no response."""
+        """Set `of_coordinator`: a request to the transaction coordinator got no response."""
         self.of_coordinator = True
 
     def note_end(self, is_commit: bool) -> None:
@@ -463,7 +465,8 @@ another reason are too rare to reach it."""
 
 _TRANSACTIONS_BEFORE_HALVING = 200
 """A pause that has not grown for this number of transactions is halved. If the halved pause is too
-short, that costs `_LARGEST_LOSS` once in this number of transactions."""
+short, slow responses cost `_LARGEST_LOSS` once in this number of transactions, until the pause
+grows again."""
 
 _NO_PAUSE_TIME = 60.0
 """Seconds without pauses after the longest pause has not helped."""
@@ -473,7 +476,7 @@ class MarkerPause:
     """Delays the first requests of a transaction until the markers of the last transaction are
     likely to be written (version 2, KIP-890).
 
-    Why an earlier request takes longer:
+    Why a request takes longer if it is sent before the markers are written:
 
     1. The coordinator responds to EndTxn, and writes the markers afterwards. That takes half a
        millisecond on an idle broker, and several milliseconds if markers are replicated.
@@ -488,8 +491,8 @@ class MarkerPause:
     longest pause does not prevent slow responses, they have another reason, and no transaction
     pauses for a minute.
 
-    The pause counts from the response to EndTxn. An application that takes longer than that before
-    it sends records does not wait.
+    The pause begins with the response to EndTxn. An application that sends its first records after
+    the end of the pause does not wait.
     """
 
     def __init__(self) -> None:
@@ -588,7 +591,8 @@ _OPENINGS = {
 }
 
 # ProducerFenced is not among these errors: the transaction may only have exceeded its timeout.
-# `Fencing.explain`, or the end of an abort, finds the cause and calls `fail_for_good` if necessary.
+# `Fencing.explain`, or the end of an abort, finds the cause, and calls `fail_for_good` if the
+# producer was fenced.
 _FATAL_ERRORS = (
     TransactionalIdAuthorizationFailed,
     ClusterAuthorizationFailedError,
@@ -611,8 +615,9 @@ class Transaction:
         number, so that it does not change the present transaction."""
         self.error: BaseException | None = None
         self.doubt: BaseException | None = None
-        """An error of a leader that may mean that the producer was fenced, else None. No records
-        are sent until a response of the coordinator shows the reason for the error."""
+        """The error of a leader that may mean that the producer was fenced; None without such an
+        error. No records are sent until a response of the coordinator shows the reason for the
+        error."""
         self.doubtful: TopicPartition | None = None
         """The partition whose leader has sent the error `doubt`."""
         self.is_version_2 = False
@@ -647,11 +652,12 @@ class Transaction:
         self.is_version_2 = is_version_2
 
     def check_may_begin(self, *, is_committing: bool) -> None:
-        """Raise TransactionStateError unless a transaction can begin:
+        """Raise TransactionStateError unless `begin` can finish the last transaction, if necessary,
+        and begin another one:
         - in READY and COMMITTED;
-        - after the unfinished abort, in ABORTING;
-        - after the unfinished commit, in COMMITTING, if EndTxn may have been sent, and no other
-          task is committing now (`is_committing`).
+        - in ABORTING, after finishing the abort;
+        - in COMMITTING, after finishing the commit, if EndTxn may have been sent, and no other task
+          is committing now (`is_committing`).
         """
         is_left = self.state is _S.COMMITTING and self.is_ending and not is_committing
         if not is_left and self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
@@ -797,8 +803,9 @@ class Transaction:
     def fail_late(self, error: BaseException) -> None:
         """Record that the coordinator has aborted the transaction and allocated another epoch.
 
-        `abort_transaction` then needs no request. The abort markers had a later epoch, so brokers
-        refuse requests of the transaction that they process later.
+        `abort_transaction` then needs no request. The abort markers had a later epoch than the
+        transaction, so brokers refuse any request of the transaction that they process after the
+        markers.
         """
         self.is_ending = False
         self.fail(error)
@@ -808,15 +815,16 @@ class Transaction:
     def fail_for_good(self, error: BaseException) -> None:
         """Record that the producer cannot continue: every call raises `error` from now on."""
         if self.state is not _S.FATAL:
-            # If `requires_abort` of the error's class stayed True, programs would abort again and
-            # again.
+            # The class of the error may set `requires_abort`. If it stayed True, programs would
+            # abort again and again.
             vars(error).update(is_fatal=True, requires_abort=False)
             self._enter(_S.FATAL, "fail")
             self.error = error
             self._on_closed()
 
     def check(self, call: str) -> None:
-        """Raise unless `call` may add records or offsets now."""
+        """Raise TransactionStateError, or the error of a failed producer, unless the method named
+        `call` may add records or offsets now."""
         if self.state is not _S.IN_TRANSACTION:
             raise self._refusal(call)
 

@@ -77,8 +77,8 @@ T = TypeVar("T")
 # -- Tasks that send the requests, which a commit or an abort waits for
 
 
-# After these errors `_apply_error` does not fail the transaction, because `Fencing.explain` does:
-# the task calls it or, if the task was cancelled, the commit or abort does.
+# After these errors `_apply_error` does not fail the transaction, because `Fencing.explain` does.
+# The task calls `explain`; if the task was cancelled, the commit or abort calls it.
 _EXPLAINED_ERRORS = (ProducerFenced, InvalidTxnState)
 
 
@@ -165,7 +165,7 @@ class PendingTxnRequest:
 class PendingTxnRequests:
     """Runs PendingTxnRequest tasks, and owns the tasks that are not done.
 
-    Without such tasks, if callers sent these requests themselves:
+    What could happen without these tasks, if callers sent the requests themselves:
 
     1. A caller sends TxnOffsetCommit, or AddPartitionsToTxn, and is cancelled.
     2. The transaction is aborted. EndTxn goes to another broker, which responds at once.
@@ -238,8 +238,9 @@ class PendingTxnRequests:
         if pending.number != transaction.number:
             return
         error = pending.error
-        # An error that is no KafkaError is due to wrong arguments, and raised before the first
-        # request. If the caller still waits, `run` raises it, and the transaction need not fail.
+        # An error other than a KafkaError is due to wrong arguments, and is raised before the first
+        # request. If the caller still waits, `run` raises this error, and the transaction need not
+        # fail.
         if not pending.is_detached and not isinstance(error, KafkaError):
             return
         if error is not None and not isinstance(error, _EXPLAINED_ERRORS):
@@ -353,8 +354,8 @@ def _check_added(response: AddPartitionsToTxnResponse, wanted: Set[TopicPartitio
 
 
 def _check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
-    """Raise KafkaProtocolError, which is retriable, if `named`, the partitions of a response, lacks
-    a partition of `wanted`.
+    """Raise KafkaProtocolError, which is retriable, if a partition of `wanted` is missing in
+    `named`, the partitions of a response.
 
     If a missing partition counted as added, its records might not be in the transaction; if its
     offset counted as stored, the offset might be lost.
@@ -385,7 +386,7 @@ def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
     """Return the error code because of which no partition was added, and a text with the name of a
     partition with this code; (0, "") without an error.
 
-    If one partition is refused, none is added, and the code of the others is
+    If the coordinator refuses one partition, it adds no partition, and the code of the others is
     OPERATION_NOT_ATTEMPTED. A code that is not retriable takes precedence over a retriable code.
     """
     found: list[tuple[int, int, str]] = []
@@ -404,8 +405,8 @@ def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 MemberOffsets = tuple[ConsumerGroupMetadata, Offsets, dict[str, bytes]]
-"""A group member, the offsets that this member commits, and the ids of their topics, as far as the
-member knows them."""
+"""A group member, the offsets that this member commits, and the topic ids that the member knows, by
+topic name."""
 
 
 class WrongOffsets(TypeError, ValueError):
@@ -483,8 +484,8 @@ def offsets_by_member(
     If `group` is a member, it commits all offsets. If `group` is a group id, the consumer that read
     the partition commits its offset (`_reader_of`); without such a consumer, the offset is
     committed without a member. `readers`: the consumers of the group in this event loop. Raises the
-    CommitFailedError of `GroupView.refuse_lost()`: a consumer has lost a partition since it
-    returned the partition's records, or the topic may have been recreated.
+    CommitFailedError of `GroupView.refuse_lost()` if a consumer has lost a partition since it
+    returned the partition's records, or if the topic may have been recreated.
     """
     ids: dict[str, bytes] = {}
     if isinstance(group, ConsumerGroupMetadata):
@@ -544,8 +545,8 @@ _LAST_PLAIN_OFFSETS = 4
 _LAST_WITH_NAMES = 5  # later versions of TxnOffsetCommit have topic ids (KIP-1319)
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# With these codes the outcome of a request is unknown. The coordinator may have stored the request,
-# and then lost its role or its replicas before the request was replicated.
+# With these codes the outcome of a request is unknown: the coordinator may have appended the result
+# to its log, and then lost its role or its replicas before the log was replicated.
 _STORED_PERHAPS = (
     CoordinatorNotAvailableError.errno,
     NotCoordinatorError.errno,
@@ -822,9 +823,9 @@ class TransactionRequests:
         """Commit offsets of a group with the transaction: they are valid after its commit. In
         version 2 the request also adds the group to the transaction.
 
-        Since Kafka 4.4 the request has topic ids (KIP-1319): those in `topic_ids`, else those in
-        the metadata, so that an offset in a deleted topic is not stored for a new topic of this
-        name. Without the id of a topic, the request has names.
+        Since Kafka 4.4 the request has topic ids (KIP-1319), so that an offset in a deleted topic
+        is not stored for a new topic with the same name. The ids in `topic_ids` take precedence
+        over the ids in the metadata. If the id of a topic is unknown, the request has topic names.
 
         Raises UnknownTopicOrPartitionError or UnknownTopicId after `MOST_UNKNOWN` responses in a
         row with these errors.
@@ -914,10 +915,11 @@ class _OffsetsCommit:
         self._names = {topic_id: name for name, topic_id in ids.items()}
 
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
-        """Raise the first error of the response, and KafkaProtocolError if it lacks a partition.
-        But after `MOST_UNKNOWN` responses in a row with UNKNOWN_TOPIC_OR_PARTITION or
-        UNKNOWN_TOPIC_ID, return: the caller raises the last error of `unknown`. If this method
-        raised that error, which is retriable, the request would be repeated."""
+        """Raise the first error of the response; without an error, raise KafkaProtocolError if the
+        response lacks a partition. After `MOST_UNKNOWN` responses in a row with
+        UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, return instead, and the caller raises the
+        last error of `unknown`. If this method raised that error, which is retriable, the request
+        would be repeated."""
         named = set()
         for topic in response.topics:
             name = topic.name or self._names.get(topic.topic_id, "")

@@ -113,7 +113,7 @@ class Fencing:
 
     async def fence_unanswered(self, deadline: float) -> None:
         """Make brokers refuse requests of the ended transaction that got no response (version 1,
-        without KIP-890). If brokers accepted them:
+        without KIP-890). What could happen if brokers accepted these requests:
 
         1. A request of the transaction gets no response. The transaction ends, with markers that
            have the same epoch.
@@ -133,9 +133,9 @@ class Fencing:
            arrived before; brokers refuse later ones. (But group coordinators before Kafka 2.4
            accept offsets of any epoch.)
 
-        After a KafkaTimeoutError the method can be called again and continues: a second `renew`
-        while the empty transaction is open would fence this producer. Any other KafkaError fails
-        the producer for good.
+        After a KafkaTimeoutError the method can be called again, and continues where it stopped. It
+        does not call `renew` a second time: while the empty transaction is open, that would fence
+        this producer. Any other KafkaError fails the producer for good.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
@@ -173,8 +173,8 @@ class Fencing:
         (`may_have_epoch`).
 
         Returns the identity for the next transaction, with a new epoch in version 2, where every
-        abort increments the epoch. Returns None if the response does not have it, or the
-        coordinator has no transaction or no longer knows the transactional id.
+        abort increments the epoch. Returns None if the response has no identity, or if the
+        coordinator has no transaction to abort or no longer knows the transactional id.
         """
         transaction = self._id_state.transaction
         assert transaction is not None
@@ -228,8 +228,8 @@ class Fencing:
            the next epoch, and allocates that epoch only to the previous owner (KIP-588, KIP-360).
 
         So `renew` requests another epoch, with the present epoch in the request. In the first case
-        the coordinator refuses that. Brokers before KIP-360 cannot distinguish the cases, so with
-        them both cases are fatal.
+        the coordinator refuses the request. Brokers before KIP-360 cannot distinguish the cases, so
+        with these brokers both cases are fatal.
 
         If the result is a KafkaTimeoutError, the cause is unknown, the transaction has not failed,
         and the call can be repeated.
@@ -328,7 +328,7 @@ class ProducerTransactions:
         self._loop = asyncio.get_running_loop()
         self._ending: _Ending | None = None
         self._raised_for = 0
-        """The number of the transaction whose failed commit `begin` has raised."""
+        """The number of the last transaction whose failed commit led to an error of `begin`."""
         self._is_closed = False
 
     def _stop_accepting(self) -> None:
@@ -391,11 +391,13 @@ class ProducerTransactions:
         1. If the commit succeeds, the next transaction can begin.
         2. If its outcome stays unknown, raise KafkaTimeoutError; the next `begin` tries again.
         3. If the commit is refused, raise the error and begin no transaction: the application has
-           to know that its records are not committed. The next `begin`, or `abort`, aborts.
+           to know that its records are not committed. The next `begin` or `abort` aborts the
+           transaction.
         """
         transaction = self.transaction
         if self._is_committing:
-            # If that commit was just cancelled, it ends in this iteration of the event loop.
+            # If the commit of the other task was just cancelled, it ends in this iteration of the
+            # event loop.
             await asyncio.sleep(0)
         if (
             transaction.state is TransactionState.ABORTABLE
@@ -436,7 +438,8 @@ class ProducerTransactions:
             # 2. Flush: every batch is written, or fails and thereby fails the transaction.
             # 3. Wait for the requests that add offsets and partitions: no such request may arrive
             #    after EndTxn.
-            # 4. Raise any failure of steps 2 and 3: EndTxn would commit the other records.
+            # 4. Raise any failure of steps 2 and 3: EndTxn would commit only a part of the records
+            #    and offsets.
             # 5. Send EndTxn.
             self.transaction.begin_commit()
             await self._sender.accumulator.flush(deadline)
@@ -496,8 +499,8 @@ class ProducerTransactions:
         """Prevent other tasks from ending the transaction, until the end of the `with` block of the
         returned _Ending.
 
-        If another task runs the same `call`, wait for that task. If it succeeds, return its
-        _Ending, so that the caller has nothing to do.
+        If another task runs the same `call`, wait for that task. If that task succeeds, return its
+        _Ending, which has `has_succeeded` set: then the caller has nothing to do.
 
         Raises TransactionStateError if another task runs the opposite call (an abort instead of a
         commit, or vice versa), or has ended the transaction meanwhile; KafkaTimeoutError at
@@ -505,7 +508,8 @@ class ProducerTransactions:
         """
         number = self.transaction.number
         if self._is_in_other_call(call):
-            # If that call was just cancelled, it ends in this iteration of the event loop.
+            # If the call of the other task was just cancelled, it ends in this iteration of the
+            # event loop.
             await asyncio.sleep(0)
         while (other := self._ending) is not None:
             if other.call != call:
@@ -524,7 +528,7 @@ class ProducerTransactions:
         return ending
 
     def on_end(self, ending: _Ending) -> None:
-        """Let other tasks end a transaction, after the block of `ending`."""
+        """Allow other tasks to end a transaction: the `with` block of `ending` is over."""
         if self._ending is ending:
             self._ending = None
 
@@ -654,8 +658,8 @@ class ProducerTransactions:
         transaction.fail(error)
 
     def _note_end(self, before: ProducerIdentity, identity: ProducerIdentity | None) -> None:
-        """Record that EndTxn, sent with the identity `before`, has succeeded. `identity`: for the
-        next transaction; None if a new epoch has to be requested."""
+        """Record that EndTxn, sent with the identity `before`, has succeeded. `identity` is the
+        identity for the next transaction; None if a new epoch has to be requested."""
         transaction = self.transaction
         transaction.note_end(self._loop.time())
         if identity is None:
