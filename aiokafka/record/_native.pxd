@@ -1,5 +1,5 @@
-# The C form of aiokafka/record/_memory.py, inlined into the modules that cimport it. Every
-# function trusts its arguments: callers check bounds before they read or write.
+# The C form of aiokafka/record/_memory.py, inlined into the modules that cimport it. Only `varint`
+# checks bounds; callers of the other functions have to check them before they read or write.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -65,7 +65,7 @@ class SpareBuffers:
         return self._buffers.pop() if self._buffers else None
 
     def free(self, size: int) -> None:
-        """Stop counting `size` bytes of a taken buffer as unused."""
+        """Stop counting `size` bytes of a taken buffer as unused: they are in use, or released."""
         self._free += size
 
     def add(self, buffer: bytearray) -> None:
@@ -75,8 +75,8 @@ class SpareBuffers:
         if size < _LEAST_REUSED or size > self._free:
             return
         try:
-            # A resize fails while a view of the buffer exists: for example, in a transport that has
-            # not written all of it.
+            # A resize fails while a view of the buffer exists, for example in a transport that has
+            # not written all bytes yet.
             mem.resize(buffer, size - 1)
             mem.resize(buffer, size)
         except BufferError:
@@ -114,7 +114,7 @@ class RecordBatchBuilder:
         self.first_timestamp = -1
         self.max_timestamp = -1
         self.compressed_size = 0
-        """The size of the built batch in bytes; 0 before it is built."""
+        """The size in bytes of the packed batch, compressed or not; 0 before `pack`."""
         self._buffer = bytearray(max(HEADER_SIZE, min(size_limit, _FIRST_CAPACITY)))
         self._capacity = len(self._buffer)
         self._batch: memoryview | None = None
@@ -155,8 +155,9 @@ class RecordBatchBuilder:
             if extra < 0:
                 pairs = _plain_headers(pairs)
                 extra = _headers_size(pairs)
-        # Code of the caller, such as a generator of headers, may have run above, and may have used
-        # this builder. No such code runs below, so the sizes match the bytes that are written.
+        # The conversions above may have run code of the caller, such as a generator of headers,
+        # which may have used this builder. No code of the caller runs below, so the sizes match the
+        # bytes that are written.
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
         offset = self.record_count
@@ -275,7 +276,7 @@ class RecordBatchBuilder:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> memoryview:
-        """Return the batch as bytes.
+        """Return the bytes of the batch as a memoryview.
 
         The first call packs the batch. A later call with the same arguments returns the same
         object; with another producer id, epoch, sequence number or transactional flag it returns a
@@ -324,8 +325,8 @@ class RecordBatchBuilder:
         return memoryview(packed)
 
     def end_loan(self) -> None:
-        """Stop counting the unused part of the buffer from `spare`. Called when the batch is not
-        needed any more."""
+        """Stop counting the unused part of a buffer from `spare` toward the limit of `spare`.
+        Called when the batch is no longer needed."""
         self._reduce_loan(0)
 
     def _reduce_loan(self, unused: int) -> None:
@@ -334,8 +335,8 @@ class RecordBatchBuilder:
             self._loan = unused
 
     def recycle(self) -> None:
-        """Give the buffer of the built batch to later batches. Nothing may read the batch
-        afterwards."""
+        """Return the buffer of the built batch to `spare`, for later batches. The caller must not
+        read the batch afterwards."""
         if self._spare is not None and self._batch is not None and self._capacity:
             try:
                 self._batch.release()

@@ -1,7 +1,8 @@
 """Decode fetched record sets to columns, without a Python object per record.
 
-The buffers have the layout of Arrow arrays (native byte order, one more offset than rows, validity
-bits from the lowest up) for `pyarrow.Array.from_buffers`.
+The buffers have the layout of Arrow arrays, for `pyarrow.Array.from_buffers`: native byte order,
+one more offset than rows, and one validity bit per row, beginning with the least significant bit of
+each byte.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class BinaryColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """The headers of row `i` are the names and values from `offsets[i]` to `offsets[i + 1]`."""
+    """The headers of row `i` are the rows of `names` and `values` from `offsets[i]` up to, but not
+    including, `offsets[i + 1]`."""
 
     offsets: bytearray
     """int32 array, with one element more than rows."""
@@ -224,7 +226,7 @@ class ColumnReader(BatchCursor):
 
     def _reserve(self, limit: int) -> bool:
         """Reserve memory for the remaining records of the batch, and return True. Return False,
-        without a change, if a column would exceed the int32 offsets."""
+        without a change, if a column would exceed 2 GiB, the limit of int32 offsets."""
         size = self._rest_size()
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False

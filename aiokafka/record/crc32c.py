@@ -53,7 +53,7 @@ def _native() -> Callable[..., int] | None:
             found: Callable[..., int] = module.crc32c
         else:
             from crc32c import crc32c as found
-    except (ImportError, AttributeError):  # built for another platform, or not this package
+    except (ImportError, AttributeError):  # built for another platform, or another package
         return None
     return found
 

@@ -26,7 +26,8 @@ cdef class BatchCursor:
     cdef object _payload
     cdef list _messages
 
-    # The records of the current batch: their bytes, the bases of their deltas, the number left.
+    # The current batch: the bytes of its records, the number of remaining records (`_left`), and
+    # the header fields from which offsets and timestamps are computed.
     cdef mem.source_t _data
     cdef Py_ssize_t _at
     cdef Py_ssize_t _end

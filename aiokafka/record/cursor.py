@@ -62,8 +62,9 @@ class BatchCursor:
     def go_to(self, offset: int) -> bool:
         """Move the position forward to `offset` and return True.
 
-        Return False, without a move, if the record set has aborted transactions (with
-        read_committed): the cursor has to read their end markers, and a move could skip these.
+        Return False, without moving, if the record set has aborted transactions (with
+        read_committed): the cursor has to read the abort markers of these transactions, and a move
+        could skip the markers.
         """
         if self._aborted:
             return False
@@ -240,7 +241,7 @@ class BatchCursor:
         if self._batch is not None:
             return self._batch
         try:
-            # `_find` has raised although the header is valid: this is a corrupt control batch.
+            # If the header is valid, `_find` has raised because of a corrupt control batch.
             return parse_batch(self._view, self._next)
         except CorruptRecordError:
             return None
@@ -250,8 +251,9 @@ class BatchCursor:
         last offset.
 
         If the CRC does not match, the last offset in the header may be wrong. Then the result is at
-        most the base offset of the next batch. Without a next batch, a last offset that is further
-        from the position than the batch has bytes is ignored: the result is the position plus one.
+        most the base offset of the next batch. Without a next batch, the result is the position
+        plus one if the offset after the last offset is further from the position than the batch has
+        bytes.
         """
         behind = batch.last_offset + 1
         try:

@@ -2,8 +2,8 @@
 
 A record set is the data of one partition in a Fetch response or a Produce request: batches of magic
 2 (since Kafka 0.11); messages of magic 0 and 1; or, from an old log, first messages and then
-batches. Batches and messages start with 17 bytes: offset, length, four bytes whose meaning depends
-on the magic, magic.
+batches. Batches and messages start with the same 17 bytes: offset (8), length (4), a field whose
+meaning depends on the magic (4), magic (1).
 """
 
 from __future__ import annotations
@@ -295,7 +295,8 @@ class Scan:
     - `size`: bytes of the scanned batches.
     - `first`: the first offset; -1 without a batch.
     - `end`: the offset after the batches, at which the next fetch begins; -1 without a batch.
-    - `spans`: one Span for each leader epoch; at most the last `MOST_SPANS` + 1 of them.
+    - `spans`: one Span for each series of batches with the same leader epoch; at most the last
+      `MOST_SPANS` + 1 of them.
     """
 
     size: int
@@ -307,9 +308,9 @@ class Scan:
 def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OFFSET) -> Scan:
     """Scan the batch headers of a record set, up to the batch that reaches offset `until`.
 
-    Stops at an incomplete batch and at an invalid header: a reader that continues there raises the
-    error. CRCs are not checked. Skips batches with decreasing offsets, as readers do: no log has
-    such batches, and if `end` decreased, the next fetch would return records a second time.
+    Stops at an incomplete batch, and at an invalid header: a reader that continues at this header
+    raises the error. CRCs are not checked. Skips batches with decreasing offsets, as readers do: no
+    log has such batches, and if `end` decreased, the next fetch would return records a second time.
     """
     view = flat_view(buffer)
     total = len(view)

@@ -1,7 +1,7 @@
 """Read and write message sets of magic 0 and 1, the formats before Kafka 0.11.
 
-A message is its own batch. The value of a compressed message is a message set, with absolute
-offsets in magic 0 and relative offsets in magic 1 (KIP-31).
+Each message counts as a batch of its own. The value of a compressed message is a message set, with
+absolute offsets in magic 0 and relative offsets in magic 1 (KIP-31).
 """
 
 from __future__ import annotations

@@ -45,9 +45,10 @@ class RecordReader(BatchCursor):
     caused it.
 
     With `on_error`, no RecordDeserializationError is raised: `on_error` is called with the error,
-    and decides whether the record is left out (False), or returned with its key and value as bytes.
-    If `on_error` has a method `is_turn_over`, and this method returns True, the reader first
-    suspends the record for one iteration of the event loop, as if its deserializer waited.
+    and returns whether the record is kept: False to leave it out, True to return it with its key
+    and value as bytes. If `on_error` has a method `is_turn_over`, and this method returns True, the
+    reader first suspends the record for one iteration of the event loop, as if its deserializer
+    waited.
 
     A deserializer may return an awaitable. If the awaitable waits, `next` raises SuspendedRecord.
     `take` returns the records before the waiting record; if there are none, it raises
@@ -60,7 +61,8 @@ class RecordReader(BatchCursor):
     - `truncated`: whether the record set ends with an incomplete batch; False until the reader has
       reached this batch.
 
-    With `acquisition`, the records are ShareRecords of this acquisition.
+    With `acquisition`, the records are of class `ShareRecord`, and belong to this acquisition of a
+    share group.
 
     `aborted`: the (producer id, first offset) pairs of the Fetch response, used only with
     `read_committed`. The deserializers are called with bytes or None; see `adapt_deserializer()`.
@@ -140,8 +142,8 @@ class RecordReader(BatchCursor):
         """Return up to `max_records` records; fewer at the end or before an error, which the next
         call raises. Raises the error if there are no records before it.
 
-        This call begins no further batch once it has decompressed `max_bytes` bytes (counted in
-        `unpacked`). So the list may be empty although the record set has more records.
+        After this call has decompressed `max_bytes` bytes (counted in `unpacked`), it begins no
+        other batch. So the list may be empty although the record set has more records.
         """
         records: list[Any] = []
         count = 0
@@ -443,7 +445,7 @@ class RecordReader(BatchCursor):
             raise not_deserialized(record, error, part) from error
         finally:
             self._is_awaiting = False
-        # The decoded record keeps its bytes. As after an error, the cursor does not move past this
-        # record.
+        # The key and value of the decoded record are still bytes. As after an error, the cursor
+        # does not move past this record.
         self.suspended = SuspendedRecord(record, part, suspended, key, self._value_deserializer)
         raise self.suspended

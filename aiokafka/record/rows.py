@@ -1,9 +1,10 @@
 """Columns of rows to write, without a Python object per record.
 
-The buffers have the layout of Arrow arrays: native byte order, one more offset than rows, validity
-bits from the lowest up; a slice starts at `start`. A column checks its buffers when constructed;
-the buffers must not change while the column is in use. `RecordBatchBuilder.append_rows` writes the
-rows as records.
+The buffers have the layout of Arrow arrays: native byte order, one more offset than rows, and one
+validity bit per row, beginning with the least significant bit of each byte. The first row of a
+column is row `start` of the buffers, which may contain more rows. The constructor of a column
+checks the buffers; they must not change while the column is in use.
+`RecordBatchBuilder.append_rows` writes the rows as records.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class BinarySource(SpanSource):
         return at + size
 
     def hash(self, row: int, seed: int) -> int:
-        """Return a 64-bit hash of a row; `seed` for null."""
+        """Return a 64-bit hash of a row, which depends on `seed`; `seed` itself for null."""
         start, size = self.span(row)
         return seed if size < 0 else mem.hash64(self._data, start, size, seed)
 
@@ -152,7 +153,8 @@ class HeaderSource(SpanSource):
 
 
 class RowSource:
-    """Rows of columns of equal length. A missing column is null."""
+    """Rows of columns of equal length. Without a key column all keys are null; without a header
+    column no row has headers."""
 
     def __init__(
         self,
@@ -209,9 +211,9 @@ def route_rows(rows: RowSource, partitions: int, chosen: Buffer | None = None) -
 
     Args:
         chosen: The partition (int32) of each row; -1: by the hash of the key, as in Java's client.
-            A number may be `partitions` or higher, because the topic may have got partitions since.
-            Other negative numbers, and numbers from 1,000,000 on, raise ValueError. Without
-            `chosen`, all partitions are chosen by key.
+            A number may be `partitions` or higher, because partitions may have been added to the
+            topic after the caller got `partitions`. Other negative numbers, and numbers from
+            1,000,000 on, raise ValueError. Without `chosen`, all partitions are chosen by key.
     """
     return _Router(rows, partitions, flat_view(b"" if chosen is None else chosen)).routes()
 
@@ -271,8 +273,8 @@ class _Router:
         return (mem.murmur2(keys._data, at, size) & 0x7FFFFFFF) % self._partitions
 
     def _begin_groups(self) -> list[tuple[int, int, int]]:
-        """Replace the number of rows of each group by the index of its first row; return the slices
-        of groups with rows."""
+        """Replace, in `_ends`, the number of rows of each group by the index of its first row in
+        the sorted order. Return the slices of groups with rows."""
         ends = mem.target(self._ends)
         parts: list[tuple[int, int, int]] = []
         start = 0
