@@ -100,7 +100,8 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
 
 
 def partition_number(partition: Any) -> int | None:
-    """Return a partition number as int, and None for None. Raises TypeError for other types."""
+    """Return `partition`, an integer of any type, as int; return None for None. Raises TypeError
+    for other types."""
     if partition is None:
         return None
     return as_int("partition", partition, accepted="an integer or None")

@@ -72,8 +72,8 @@ class ProducerMeter:
     """
 
     def __init__(self, log: SubjectLog, collector: ProducerMetricsCollector | None) -> None:
-        """Does not call a `collector` whose class is ProducerMetricsCollector or
-        NullProducerMetricsCollector itself: its methods do nothing."""
+        """A `collector` whose class is exactly ProducerMetricsCollector or
+        NullProducerMetricsCollector is not called, because its methods do nothing."""
         self.collector = None if type(collector) in _NULL_COLLECTORS else collector
         """The application's collector; None without one, or if all its methods do nothing."""
         self._guard = Guard(log, "the metrics collector")

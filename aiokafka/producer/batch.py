@@ -109,9 +109,9 @@ class BatchSizing:
         self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """Return an empty builder. Its full batch has about `self.limit` bytes after compression,
-        estimated from the compression ratio of earlier batches. With acks=0, `self.limit` is the
-        size before compression."""
+        """Return an empty builder. A full batch of this builder has about `self.limit` bytes after
+        compression, estimated from the compression ratio of earlier batches. With acks=0,
+        `self.limit` is the size before compression."""
         if self._refused_at and self._clock() - self._refused_at > _LIMIT_LIFETIME:
             self._full = self._most
             self._may_grow = True
@@ -127,8 +127,8 @@ class BatchSizing:
         """Bytes before compression up to which a full batch may grow while it waits to be sent
         (`MessageAccumulator._grow`).
 
-        0 = batches do not grow: `max_batch_size` was set, or a broker has refused a batch as too
-        large in the last 10 minutes, or with acks=0.
+        0 if batches do not grow: with acks=0, if the application has set `max_batch_size`, or if a
+        broker has refused a batch as too large in the last 10 minutes.
         """
         return self._largest if self._may_grow else 0
 
@@ -881,7 +881,8 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether the batch has a sequence number. Only then may a request have contained it."""
+        """Whether the batch has a sequence number. An idempotent producer assigns it before the
+        batch is sent for the first time; `clear_sequence` clears it."""
         return self.base_sequence != NO_SEQUENCE
 
     @property

@@ -335,7 +335,8 @@ class BatchCompletion:
         response: ProduceResponse,
     ) -> bool:
         """Route `queue` to the new leader in the response (KIP-951), and return True. Return False
-        if the response has no leader, or its leader is not newer than that in the metadata."""
+        if the response has no leader, or if its leader is not newer than the leader in the
+        metadata."""
         leader = result.current_leader
         asked = queue.in_flight_from
         if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
@@ -406,9 +407,9 @@ class BatchCompletion:
     def split_unsent(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Split a batch that is too large for a request; return whether it was split.
 
-        A batch with a sequence number was in a request before, and is not split: it may have been
-        written as a whole, and the leader would not recognize its parts as duplicates. A batch with
-        a single record cannot be split.
+        A batch with a sequence number may have been in a request before, and is not split: it may
+        have been written as a whole, and the leader would not recognize its parts as duplicates. A
+        batch with a single record cannot be split.
         """
         return not batch.has_sequence and self.split(queue, batch)
 

@@ -59,7 +59,8 @@ a ninth after three times this time. After a long wait there are many waiting ca
 brokers: with whole quanta, the next wait of the call could exceed `max_block_ms`."""
 
 _PER_TURN = 262_144
-"""Maximum of the bytes granted in one iteration of the event loop: more would block the loop."""
+"""Maximum number of bytes granted in one iteration of the event loop: appending more bytes would
+block the loop for too long."""
 
 
 class _Waiter:
@@ -479,7 +480,7 @@ class PendingBatches:
         return list(self._queues.items())
 
     def add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        """Add a new batch, and wake `wait_for_next`."""
+        """Add a new batch, and end a call of `wait_for_next` that waits for it."""
         self._queues[batch] = queue
         if self._next is not None:
             if not self._next.done():  # not cancelled
@@ -977,7 +978,7 @@ class MessageAccumulator:
         return queue
 
     def _allocate(self, size: int) -> None:
-        """Allocate `size` bytes for a record."""
+        """Allocate `size` bytes for a record, and count them toward `_YIELD_BYTES`."""
         self.memory.allocate(size)
         if size > _SMALL:
             self._yielded_at += (size - _SMALL) * 3 // 4

@@ -994,10 +994,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """Begin a transaction: records that are sent from now on are part of the transaction.
 
         First finishes an abort that was cancelled or timed out, or a commit that was cancelled or
-        timed out after it was sent, and raises the error of this abort or commit, such as
-        ProducerFenced. Raises IllegalOperation without a `transactional_id`, and
-        TransactionStateError (an IllegalOperation and an AssertionError) if a transaction is open,
-        also if its commit was cancelled while it waited for records.
+        timed out after it was sent. If this fails, the error is raised, for example ProducerFenced.
+        Raises IllegalOperation without a `transactional_id`, and TransactionStateError (an
+        IllegalOperation and an AssertionError) if a transaction is open, also if its commit was
+        cancelled while it waited for records.
         """
         await self._transact("begin", self._transactional().begin())
 
@@ -1120,8 +1120,8 @@ class TransactionContext:
             if exc is None:
                 await producer.commit_transaction()
         finally:
-            # After the block nobody would abort a transaction that is not committed, so abort it
-            # here.
+            # After the block, the program would not abort a transaction that is not committed, so
+            # abort it here.
             if transactions.transaction.is_undecided and not producer._closed:
                 try:
                     await producer.abort_transaction()

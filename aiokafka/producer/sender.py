@@ -301,7 +301,8 @@ class Sender:
     def _retire_nodes(self, cluster: ClusterMetadata) -> None:
         """End the NodeSenders of brokers that have left the cluster.
 
-        Where brokers are replaced under new node ids, idle NodeSenders would accumulate.
+        Otherwise idle NodeSenders would accumulate in clusters where brokers are replaced by
+        brokers with new node ids.
         """
         gone = self._nodes.keys() - set(cluster.node_ids)
         if not gone:

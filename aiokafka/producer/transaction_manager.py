@@ -449,8 +449,8 @@ class UnansweredRequests:
 
 
 _LEADER_BACKOFF = 0.02
-"""Seconds after which a leader asks the coordinator again to add a partition: the default of
-`add.partitions.to.txn.retry.backoff.ms`."""
+"""Seconds after which a leader repeats its request to the coordinator to add a partition: the
+default of `add.partitions.to.txn.retry.backoff.ms`."""
 
 _PAUSE_STEP = 0.001
 """Seconds by which a pause grows. Timers of an event loop are not more exact."""
@@ -482,8 +482,8 @@ class MarkerPause:
        millisecond on an idle broker, and several milliseconds if markers are replicated.
     2. The first Produce request of the next transaction arrives at the leader before the markers
        are written. The coordinator refuses to add the partition (CONCURRENT_TRANSACTIONS).
-    3. The leader does not respond with this error. It asks the coordinator again after 20 ms
-       (`_LEADER_BACKOFF`), and then writes the records.
+    3. The leader does not respond with this error. It repeats its request to the coordinator after
+       20 ms (`_LEADER_BACKOFF`), and then writes the records.
 
     No response shows how long the markers take, so the pause is adapted to the response times. It
     grows by a millisecond if more than one in twenty responses is slow: a millisecond in each of 20
@@ -646,7 +646,8 @@ class Transaction:
         self._on_closed = on_closed
 
     def begin(self, is_version_2: bool) -> None:
-        """Enter IN_TRANSACTION. Raises if the state does not allow it."""
+        """Enter IN_TRANSACTION. Raises TransactionStateError, or the error of a failed producer, if
+        the state does not allow it."""
         self._enter(_S.IN_TRANSACTION, "begin_transaction")
         self.number += 1
         self.is_version_2 = is_version_2

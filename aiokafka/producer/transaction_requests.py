@@ -800,7 +800,7 @@ class TransactionRequests:
         deadline: float,
         pending: PendingTxnRequest | None = None,
     ) -> None:
-        """Add the offsets of a group to the transaction, before `commit_offsets`."""
+        """Add a group to the transaction, before `commit_offsets` sends its offsets."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,

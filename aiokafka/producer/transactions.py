@@ -236,7 +236,7 @@ class Fencing:
         """
         transaction = self._id_state.transaction
         assert transaction is not None
-        # Another refused request may have led to a call of this method before.
+        # An earlier call of this method, for another refused request, may have found the cause.
         if transaction.error is not None:
             return renewed(transaction.error)
         try:
@@ -279,8 +279,8 @@ _COMMITTED = (
 
 
 class _Ending:
-    """A commit or an abort in progress. `call`: the name of the method; `over`: set at its end;
-    `has_succeeded`: whether it has ended without an error.
+    """A commit or an abort in progress. `call`: the name of the method; `over`: an event that is
+    set when the call ends; `has_succeeded`: whether the call has ended without an error.
 
     As a context manager, sets `over` at the end of the block.
     """

@@ -61,8 +61,8 @@ def flat_view(buffer: bytes | bytearray | memoryview) -> memoryview:
 
 
 class RecordBatch:
-    """The header of one batch. The constructor checks the sizes and offsets, but not the CRC, and
-    raises CorruptRecordError.
+    """The header of one batch. The constructor raises CorruptRecordError if the sizes or offsets
+    are invalid; it does not check the CRC.
 
     In magic 0 and 1 a batch is one message, which may be a wrapper around compressed messages. For
     these magics, `base_offset` and `last_offset` are both the offset of the message (of a wrapper:
