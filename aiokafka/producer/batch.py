@@ -846,8 +846,8 @@ class ProducerBatch:
         self.attempts = 0
         """The number of requests that contained the batch."""
         self.has_grown = False
-        """Whether the size limit was raised, because the batch was full but had to wait for its
-        turn anyway (`MessageAccumulator._grow`). Such a batch does not linger."""
+        """Whether `MessageAccumulator._grow` has raised the size limit, because the batch was full,
+        but not sent yet. A batch that has grown does not linger."""
         self.is_doubtful = False
         """Whether the batch is a part of a split batch that may have been written: see
         `split_batch`."""

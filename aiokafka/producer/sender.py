@@ -255,8 +255,8 @@ class Sender:
         self.route(queue, self._client.cluster)
 
     def route(self, queue: PartitionQueue, cluster: ClusterMetadata) -> None:
-        """Assign `queue` to the NodeSender of the leader, and notify it. Without a leader, assign
-        none, and request metadata if a batch waits."""
+        """Assign `queue` to the NodeSender of the leader, and notify this NodeSender. Without a
+        leader, assign no NodeSender, and request metadata if a batch waits."""
         leader = cluster.leader_for_partition(queue.partition)
         if leader is None or leader < 0:
             queue.assign(None)

@@ -461,7 +461,7 @@ _LONGEST_MARKER_PAUSE = 0.01
 _LARGEST_LOSS = 0.06
 """The pause grows if the loss exceeds this number of seconds. The loss is the time that slow
 responses have cost, minus the time that a longer pause would have cost. Responses that are slow for
-another reason are too rare to reach it."""
+another reason are too rare to cause this loss."""
 
 _TRANSACTIONS_BEFORE_HALVING = 200
 """A pause that has not grown for this number of transactions is halved. If the halved pause is too

@@ -420,7 +420,7 @@ class ProducerTransactions:
 
     @property
     def _is_committing(self) -> bool:
-        """Whether another task commits now."""
+        """Whether another task is committing now."""
         return self._ending is not None and self._ending.call == _COMMIT
 
     async def commit(self, deadline: float | None = None) -> None:
@@ -855,9 +855,9 @@ class ProducerTransactions:
         deadline = self._deadline()
         if not transaction.is_version_2:
             # In version 1 a request for a new epoch would abort an open transaction. So add the
-            # leader's partition again, which has no effect except that the response shows whether
-            # the epoch of this producer is outdated. (Do not add another partition, which may have
-            # been deleted.)
+            # partition of the error again. That has no effect, but the response shows whether the
+            # epoch of this producer is outdated. (Do not add another partition, which may have been
+            # deleted.)
             assert transaction.doubtful is not None
             known = {transaction.doubtful}
             try:
