@@ -1023,7 +1023,8 @@ class ProducerBatch:
         return self.builder.record_count - len(self.outcome.timestamps)
 
     def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
-        """Return an empty batch for a part of the records, with the same times and attempts."""
+        """Return an empty batch for a part of the records, with the creation time, deadline and
+        number of attempts of this batch."""
         loop = self.outcome.loop
         part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts

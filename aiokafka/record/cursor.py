@@ -223,7 +223,8 @@ class BatchCursor:
             pass
 
     def _skip_batch(self) -> None:
-        """Move past an unreadable batch; if its header is invalid, to the end of the record set."""
+        """Move past an unreadable batch. If its header is invalid, move to the end of the record
+        set, and the position to the next offset."""
         batch = self._unread()
         if batch is None:  # the header is invalid, so the start of the next batch is unknown
             self._next = len(self._view)
