@@ -446,7 +446,8 @@ async def delete_share_offsets(
 
 
 class ResetKind(enum.Enum):
-    """How a `ResetRule` determines the new offsets; see its class methods of the same names."""
+    """How a `ResetRule` determines the new offsets. Each kind has the name of the class method of
+    `ResetRule` that explains it."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -476,7 +477,7 @@ class ResetRule(Value):
 
     @classmethod
     def latest(cls) -> Self:
-        """Return a rule that resets partitions to their end: the group reads only later records."""
+        """Return a rule that resets partitions to their end: the group reads only new records."""
         return cls(ResetKind.LATEST)
 
     @classmethod
@@ -563,7 +564,8 @@ async def reset_offsets(
 
     Raises NonEmptyGroup if the group has members, except with `dry_run`. If `partitions` and
     `topics` are None, raises GroupIdNotFound for a group that does not exist; for COPY, raises it
-    for a copied group without offsets instead. Raises the errors of partitions like `outcome`.
+    for a copied group without offsets instead. If partitions have errors, raises the same error as
+    `outcome`.
     """
     exists = await _check_empty(router, group_id, dry_run, deadline)
     named = await _named(router, partitions, topics, deadline)
@@ -664,7 +666,7 @@ async def _find_new(
             tp: (_from_committed(rule, tp, base), start[tp] or 0, end[tp] or 0) for tp in wanted
         }
     # `target` has None for a partition whose records are all older than the time of the rule: use
-    # its end.
+    # the end of this partition.
     at = {tp: end[tp] if target[tp] is None else target[tp] for tp in wanted}
     return {tp: (at[tp] or 0, start[tp] or 0, end[tp] or 0) for tp in wanted}
 

@@ -148,8 +148,8 @@ async def attempt(
         return dict(await call())
     except KafkaError as error:
         # With several items, AdminItemsError has an error for each item that failed. With a single
-        # item, it is the error of this item: an ACL filter, for example, fails with an
-        # AdminItemsError of the ACL entries that it selects.
+        # item, the AdminItemsError as a whole is the error of this item: the errors in it are those
+        # of parts of the item, such as the ACL entries that an ACL filter selects.
         if isinstance(error, AdminItemsError) and len(items) > 1:
             return {**error.results, **error.errors}
         return dict.fromkeys(items, error)
@@ -401,7 +401,7 @@ class Gathered(Generic[V]):
 async def of_every_broker(
     router: Router, ask: Callable[[int], Awaitable[Iterable[V]]], deadline: float
 ) -> Gathered[V]:
-    """Call `ask` for all brokers concurrently, with their node ids, and return the values.
+    """Call `ask(node_id)` for all brokers concurrently, and return the values.
 
     A retriable error of one broker repeats the call for all brokers: after a broker has failed, its
     groups or transactions move to other brokers, and the other brokers may have responded before

@@ -62,7 +62,8 @@ class PartitionLag(Value):
     #: The offset that the next record written will get. None if it could not be read: see `error`.
     end_offset: int | None
     #: The last stable offset, up to which `read_committed` consumers can read: the start of the
-    #: first open transaction, or `end_offset` without one. None if it could not be read.
+    #: first open transaction, or `end_offset` if no transaction is open. None if it could not be
+    #: read.
     stable_offset: int | None
     #: Number of offsets from `committed` to `end_offset`; None if one of them is None. The number
     #: of records is smaller in a compacted topic, and with transactions. For a share group from
@@ -152,7 +153,7 @@ async def lag_of_groups(
 
 
 def _part_of(deadline: float, part: float) -> float:
-    """Return the loop time at which this part of the remaining time until `deadline` is over."""
+    """Return the loop time at which a fraction `part` of the time until `deadline` has passed."""
     now = asyncio.get_running_loop().time()
     return now + (deadline - now) * part
 
@@ -246,7 +247,7 @@ async def _all_at(
 
 
 def _unread(offsets: Offsets, ends: Ends) -> list[Position]:
-    """Return (partition, offset of the first unread record), for partitions with unread records."""
+    """Return the position of the first unread record in each partition with unread records."""
     found = []
     for tp, committed in offsets.items():
         if committed is not None and tp in ends.start and tp in ends.end:
@@ -329,7 +330,8 @@ Read = dict[int, "int | None"]
 
 # Maximum bytes of a partition in a Fetch response. Most batches fit into `_FEW_BYTES`. From version
 # 3 on (Kafka 0.10.1), brokers return a larger batch, too, if it is the first of the response
-# (KIP-74). Earlier versions do not return a larger batch, so they are sent with `_OLD_BYTES`.
+# (KIP-74). In earlier versions, brokers never return the whole of a larger batch, so requests in
+# these versions have the limit `_OLD_BYTES`.
 _FEW_BYTES = 32 * 1024
 _OLD_BYTES = 1024 * 1024
 _RESPONSE_BYTES = 1024 * 1024  # maximum bytes of a whole Fetch response
@@ -341,8 +343,9 @@ async def first_timestamps(
 ) -> dict[Position, int]:
     """Return the timestamp of the first record at or after each offset, in milliseconds since 1970.
 
-    The result omits offsets where no record can be read. Each broker gets one request at a time,
-    concurrently with other brokers; a response has at most about a megabyte.
+    The result omits offsets where no record can be read. Requests to the same broker are sent one
+    after the other, requests to different brokers concurrently. A response has at most about a
+    megabyte.
     """
     offsets: dict[TopicPartition, list[int]] = {}
     for tp, offset in sorted(set(positions)):

@@ -219,8 +219,9 @@ class Router:
             if not moved.isdisjoint(codes_in(response)):
                 why = f"node {node_id} is not the controller"
                 if node_id in denials:
-                    # The metadata was refreshed since, and still names this node. The broker that
-                    # sent the metadata may be cut off from the rest of the cluster.
+                    # This node has denied a second time, although new metadata was requested after
+                    # the first time. The broker that sends the metadata may be cut off from the
+                    # rest of the cluster.
                     self._client.doubt_metadata(why)
                 else:
                     self._client.request_metadata(why)
@@ -293,7 +294,8 @@ class Router:
         return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
-        """Return metadata without topics. Its brokers are the controllers."""
+        """Fetch metadata without topics. For a client that is connected to controllers, its
+        `brokers` are the controllers."""
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
@@ -577,7 +579,9 @@ def _call(
     def build(version: int) -> MetadataRequest:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         if version < 4 and wanted:
-            wanted = None  # Before version 4, a request that names a topic may create the topic.
+            # Before version 4, a request that names a topic may create the topic. Request all
+            # topics instead.
+            wanted = None
         if version == 0 and wanted is None:
             wanted = []  # In version 0, an empty list selects all topics.
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)

@@ -39,7 +39,7 @@ _NOT_IN_ENTRIES = {"UNKNOWN", "ANY", "MATCH"}
 
 @dataclass(frozen=True)
 class ResourcePattern(Value):
-    """The resources that an ACL entry applies to. It is hashable."""
+    """The resources that an ACL entry applies to. A pattern is hashable."""
 
     resource_type: ResourceType
     """TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER."""
@@ -235,7 +235,7 @@ class Acls(AdminApi):
 
 # -- Requests
 
-_FIRST_WITH_PATTERNS = 1  # in all three APIs (KIP-290)
+_FIRST_WITH_PATTERNS = 1  # version of DescribeAcls, CreateAcls and DeleteAcls (KIP-290)
 
 
 def _deleted(

@@ -304,7 +304,8 @@ class Brokers(AdminApi):
 
         Args:
             levels: by name, the new level of a feature; 0 disables the feature.
-            upgrade_type: whether levels may be lowered, and if so, whether metadata may be lost.
+            upgrade_type: whether levels are raised or lowered, and if they are lowered, whether
+                metadata may be lost.
             validate_only: only check whether the levels could be changed (Kafka 3.3).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
@@ -424,6 +425,12 @@ class Brokers(AdminApi):
         self, voter_id: int, directory_id: uuid.UUID, *, timeout_ms: float | None = None
     ) -> None:
         """Remove a controller from the voters (Java: removeRaftVoter, KIP-853, Kafka 3.9).
+
+        Args:
+            voter_id: the node id of the controller.
+            directory_id: the id of the directory with the controller's metadata log, which `quorum`
+                returns for each replica.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises VoterNotFound (also if the response to a first attempt was lost), and
         UnsupportedVersionError if the voters are fixed in the controllers' configuration.

@@ -106,7 +106,7 @@ class SendTo:
 
     @classmethod
     def any(cls) -> SendTo:
-        """Choose any broker; if it fails or does not respond, another one."""
+        """Choose any broker; if it fails or does not respond, choose another broker."""
         return cls("any")
 
     @classmethod
@@ -414,7 +414,7 @@ class AIOKafkaAdminClient(Reporting):
 
         Args:
             request: a request of `aiokafka.protocol.messages`. It is sent in the newest version
-                that client and broker support, which must have all fields that are set.
+                that client and broker support. This version must have all fields that are set.
             to: the broker, such as `SendTo.controller()` or `SendTo.leader(partition)`; by default
                 any broker.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
@@ -448,6 +448,10 @@ class AIOKafkaAdminClient(Reporting):
         self, request: Request[R], *, timeout_ms: float | None = None
     ) -> dict[int, R]:
         """Send a request to all brokers at once; return the responses by broker id.
+
+        Args:
+            request: a request of `aiokafka.protocol.messages`, as for `send`.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         If brokers fail, raises AdminItemsError, with the errors by broker id and the responses of
         the other brokers. If there is only one broker, raises its error.
@@ -612,7 +616,9 @@ class AIOKafkaAdminClient(Reporting):
     ) -> list[DescribeConfigsResult]:
         """Return the settings of topics, brokers and groups.
 
-        There is one result for each named broker, and one for all other resources.
+        There is one result for each named broker, and one for all other resources. With
+        `include_synonyms`, each setting has its values from all sources (Kafka 1.1). Errors of
+        resources are not raised: they are in `resources` of the results.
         """
         from aiokafka.admin import _upstream_calls
 

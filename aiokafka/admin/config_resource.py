@@ -19,7 +19,10 @@ class ConfigResourceType(enum.IntEnum):
 
 
 def as_resource_type(argument: str, value: ConfigResourceType | str) -> ConfigResourceType:
-    """Return a type of resources for a member or its name in any case."""
+    """Return the ConfigResourceType for a member, or for the name of a member in any case.
+
+    Raises ValueError for any other name; `argument` is for the error text.
+    """
     if isinstance(value, ConfigResourceType):
         return value
     types = ConfigResourceType.__members__

@@ -101,7 +101,7 @@ class ConfigSetting(Value):
     """UNKNOWN before Kafka 2.6."""
     is_sensitive: bool
     is_read_only: bool
-    """Whether a request cannot change the setting: it needs a restart of the broker."""
+    """Whether no request can change the setting. A change needs a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
     """The values from all sources. The first value takes effect. Empty unless requested."""
     documentation: str | None = None
@@ -275,7 +275,8 @@ class Configs(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         All settings are replaced, or none of them (Java: alterConfigs, Kafka 0.11). A change that
-        another client makes at the same time may be lost.
+        another client makes at the same time may be lost. Raises the error of the resource, such as
+        InvalidConfigurationError.
         """
         key, is_check = key_of("resource", resource), as_flag("validate_only", validate_only)
         altered = wire.AlterConfigsResource(
@@ -308,6 +309,8 @@ class Configs(AdminApi):
             types: the types of resources; by default all types. Kafka 3.7 to 4.0 can list only
                 CLIENT_METRICS (KIP-1000), Kafka 4.1 can list all types (KIP-1142).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Raises UnsupportedVersionError if the broker cannot list these types.
         """
         wanted = None
         if types is not None:

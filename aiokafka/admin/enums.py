@@ -87,8 +87,9 @@ class ResourceType(_Known):
 class PatternType(_Known):
     """How the name of an ACL entry is compared with the name of a resource.
 
-    ANY and MATCH are for filters. ANY selects LITERAL and PREFIXED entries with exactly this name.
-    MATCH selects all entries that apply to a resource of this name.
+    ANY and MATCH are for filters. ANY selects LITERAL and PREFIXED entries whose name is exactly
+    the name in the filter. MATCH selects all entries that apply to a resource with the name in the
+    filter.
     """
 
     UNKNOWN = 0
@@ -193,11 +194,11 @@ class TopicAction(enum.IntEnum):
 class FeatureUpgradeType(enum.IntEnum):
     """How a request may change the level of a feature."""
 
-    #: Allows only an upgrade.
+    #: Allows only a higher level.
     UPGRADE = 1
-    #: Allows an upgrade, and a downgrade that loses no metadata.
+    #: Allows only a lower level, if the downgrade loses no metadata.
     SAFE_DOWNGRADE = 2
-    #: Allows an upgrade, and a downgrade even if it loses metadata.
+    #: Allows only a lower level, even if the downgrade loses metadata.
     UNSAFE_DOWNGRADE = 3
 
 

@@ -80,10 +80,10 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Brokers omit groups that the user may not describe. Raises ValueError for an unknown state
-        or type, and UnsupportedVersionError if a broker is too old to filter by state or type
-        (types that include CLASSIC need no filter). If some brokers do not respond before the
-        timeout, raises AdminItemsError, with their errors by broker id, and the groups of the other
-        brokers as results.
+        or type. Raises UnsupportedVersionError if a broker is too old to filter by state, or if
+        `types` lacks CLASSIC and a broker is too old to filter by type. If some brokers do not
+        respond before the timeout, raises AdminItemsError, with their errors by broker id, and the
+        groups of the other brokers as results.
         """
         wanted = GroupFilter(
             states=as_enums("states", states, GroupState),
@@ -352,8 +352,9 @@ class Groups(AdminApi):
                 and None in the dict, select all partitions of a group.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a single group, such as GroupIdNotFound if it does not exist or is not a
-        share group; AdminItemsError if one of several groups fails.
+        A requested partition without an offset has None. Raises the error of a single group, such
+        as GroupIdNotFound if it does not exist or is not a share group; AdminItemsError if one of
+        several groups fails.
         """
         deadline = self._deadline(timeout_ms)
         return await fetch_share_offsets(self._router, _by_group(groups), deadline)
@@ -441,8 +442,8 @@ class GroupFilter:
     def passes(self, group: GroupListing) -> bool:
         """Return whether a group matches the filter.
 
-        Brokers do not filter by prefix and protocol type. Brokers before Kafka 3.8 do not filter by
-        type either, and return no types: then `group.type` is UNKNOWN, and the group is classic.
+        No broker filters by prefix or protocol type. Brokers before Kafka 3.8 do not filter by type
+        either, and return no types: then `group.type` is UNKNOWN, and the group is classic.
         """
         return (
             group.group_id.startswith(self.prefix)

@@ -14,8 +14,8 @@ V = TypeVar("V")
 
 
 class NewTopic:
-    """A topic to create, defined by its numbers of partitions and replicas, or by the brokers of
-    each replica.
+    """A topic to create, defined by its numbers of partitions and replicas, or by the broker ids of
+    the replicas of each partition.
 
     Raises IllegalArgumentError unless either both numbers or `replica_assignments` are given.
 

@@ -56,7 +56,8 @@ class OffsetSpec(enum.IntEnum):
 class ListedOffset(Value):
     """The offset of a partition that was found for an `OffsetSpec` or a timestamp."""
 
-    #: None if there is no such record, for example no record with the requested or a later time.
+    #: None if no record matches the request, for example if all records are older than the
+    #: requested time.
     offset: int | None
     #: The timestamp of the record in milliseconds since 1970, if the request was for a time or
     #: MAX_TIMESTAMP; otherwise None.
@@ -104,12 +105,13 @@ class Offsets(AdminApi):
             places: by partition, an `OffsetSpec`, or a time as milliseconds since 1970 or a
                 datetime with a time zone. A time selects the first record with this or a later
                 timestamp (Kafka 0.10.1).
-            isolation_level: with "read_committed", the start of the first open transaction counts
-                as the end of the partition.
+            isolation_level: "read_uncommitted" or "read_committed". With "read_committed", the
+                start of the first open transaction counts as the end of the partition.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a single partition, such as UnsupportedVersionError if its leader does
-        not support the `OffsetSpec`; AdminItemsError if one of several partitions fails.
+        Raises ValueError for an unknown isolation level. Raises the error of a single partition,
+        such as UnsupportedVersionError if its leader does not support the `OffsetSpec`;
+        AdminItemsError if one of several partitions fails.
         """
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)

@@ -167,8 +167,8 @@ class ConfigEntry(NamedTuple):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        # Programs written for aiokafka 0.14 read the key `config_names`, although it is a single
-        # name.
+        # Programs written for aiokafka 0.14 read the key `config_names`, although its value is a
+        # single name.
         return ("config_names", *self._fields[1:])
 
 

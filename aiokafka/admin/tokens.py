@@ -212,6 +212,6 @@ def _described(token: DescribedDelegationToken) -> DelegationToken:
 
 
 def _requester(token: CreateDelegationTokenResponse | DescribedDelegationToken, owner: str) -> str:
-    # Before version 3 the requester is always the owner.
+    # Responses before version 3 have no requester, because the requester is always the owner.
     kind, name = token.token_requester_principal_type, token.token_requester_principal_name
     return f"{kind}:{name}" if name else owner

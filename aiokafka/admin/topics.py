@@ -427,10 +427,10 @@ class Topics(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The order of the steps is: create topics, add partitions, change settings, delete topics.
-        Raises IllegalArgumentError before the first step if an existing topic would need fewer
-        partitions or another replication factor. If a step fails, raises its error; the later steps
-        are not done, and the call can be repeated. If the response to a step is lost, the step is
-        sent again, and may fail because the first attempt has made the change
+        Raises IllegalArgumentError before the first step if `declared` has fewer partitions or
+        another replication factor for an existing topic. If a step fails, raises its error; the
+        later steps are not done, and the call can be repeated. If the response to a step is lost,
+        the step is sent again, and may fail because the first attempt has made the change
         (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
         """
         wanted, is_dry = _declared_topics(declared), as_flag("dry_run", dry_run)
@@ -678,8 +678,9 @@ async def describe_all_topics(
 
     async def ask(left: list[None]) -> Outcomes[None, Found]:
         found = await _by_name(router, None, operations, deadline)
-        # If a topic was deleted and created again between two pages, its parts do not belong
-        # together: make `settle` read all pages again. Topics with other errors are omitted.
+        # If a topic was deleted and created again between two pages, the pages have partitions of
+        # different topics. Return this error, which is retriable, so that `settle` reads all pages
+        # again. Topics with other errors are omitted.
         mixed = [each for each in found.values() if isinstance(each, InconsistentTopicId)]
         return {None: mixed[0] if mixed else found}
 

@@ -131,7 +131,8 @@ class FencedProducer(Value):
 
 @dataclass(frozen=True)
 class HangingTransaction(Value):
-    """A transaction that is open in a partition, but not at any coordinator, so nothing ends it."""
+    """A transaction that is open in a partition, but not at any coordinator, so that no coordinator
+    will end it."""
 
     partition: TopicPartition
     producer: ActiveProducer
@@ -139,8 +140,9 @@ class HangingTransaction(Value):
     """The transactional id of this producer; None if no coordinator knows the producer."""
 
 
-# A transaction without a write for this many milliseconds may be hanging, by default: the default
-# of transaction.max.timeout.ms, plus five minutes, as in Kafka's tool.
+# Default of `older_than_ms`: a transaction counts as hanging only if it had no write for this many
+# milliseconds. The value is the default of transaction.max.timeout.ms (15 minutes) plus five
+# minutes, as in Kafka's tool.
 _LONGEST_MS = 900_000 + 300_000
 
 
@@ -195,7 +197,8 @@ class Transactions(AdminApi):
             partition: the partition where the transaction is open.
             producer_id: the id of the producer of the transaction, as `producers` returns it.
             producer_epoch: the epoch of the producer in this partition.
-            coordinator_epoch: the epoch of the coordinator, as `producers` returns it; None for 0.
+            coordinator_epoch: the epoch of the coordinator, as `producers` returns it; None stands
+                for 0.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         In other partitions the transaction stays open. Raises InvalidProducerEpoch or
@@ -255,8 +258,8 @@ class Transactions(AdminApi):
         """Abort the open transaction of a transactional id (Java: forceTerminateTransaction,
         KIP-939).
 
-        This fences its producer. `read_committed` consumers never get the records of the
-        transaction. Needs Kafka 0.11.
+        This fences the producer that uses the id. `read_committed` consumers never get the records
+        of the transaction. Needs Kafka 0.11.
 
         Args:
             transactional_id: the id.
@@ -288,10 +291,11 @@ class Transactions(AdminApi):
                 `transaction.max.timeout.ms` plus five minutes.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        First the leaders of the partitions return their open transactions, then the coordinators
-        are queried for these (KIP-664, Kafka 3.0). A partition without a leader is not retried. If
-        some partitions cannot be checked, raises AdminItemsError, with their errors by partition,
-        and the hanging transactions of the other partitions as results.
+        First the leaders of the partitions return their open transactions (KIP-664, Kafka 3.0).
+        Then the coordinators are queried for these transactions. Finally the leaders are queried
+        again, to omit transactions that have ended meanwhile. A partition without a leader is not
+        retried. If some partitions cannot be checked, raises AdminItemsError, with their errors by
+        partition, and the hanging transactions of the other partitions as results.
         """
         age_ms = as_milliseconds("older_than_ms", older_than_ms)
         wanted = None if partitions is None else as_partitions("partitions", partitions)
@@ -324,7 +328,7 @@ class Transactions(AdminApi):
         Args:
             states: return only ids whose transaction is in one of these states.
             producer_ids: return only ids that have one of these producer ids.
-            duration_ms: return only transactions that are open for longer than this many
+            duration_ms: return only transactions that have been open for longer than this many
                 milliseconds (KIP-994, Kafka 3.8).
             transactional_id_pattern: return only ids that match this RE2 regular expression
                 (KIP-1152, Kafka 4.1).

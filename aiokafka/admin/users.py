@@ -200,8 +200,8 @@ async def describe_users(
     """
 
     async def ask(left: list[str] | None) -> Outcomes[str, Credentials]:
-        # Both an empty list and null select all users. Send an empty list, because brokers close
-        # the connection after null if this user may not describe users.
+        # Both an empty list and null select all users. Send an empty list: after null, brokers
+        # close the connection if the user of this client may not describe users.
         named = [UserName(name=user) for user in left or ()]
         call = call_of(DescribeUserScramCredentialsRequest(users=named))
         response = await router.to_any(call, deadline)

@@ -13,15 +13,16 @@ from types import FrameType
 
 __all__ = ["main"]
 
-# Number of new objects after which this process searches for garbage; Python's default is 700.
+# Number of new objects after which this process searches for garbage; the default of Python 3.11
+# is 700.
 _GARBAGE_THRESHOLD = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code.
 
-    `arguments` are by default those of this process, which then runs nothing else: in this case
-    `main` also changes how the process collects garbage.
+    By default, `arguments` are the arguments of this process. In this case `main` also changes how
+    the process collects garbage, because the process runs nothing else.
     """
     if arguments is not None:
         return _run(arguments)
@@ -35,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    # While modules are imported, Ctrl-C ends the process at once. KeyboardInterrupt would not do:
-    # where Python cannot propagate it, as in finalizers, it prints a traceback and continues.
-    is_main = threading.current_thread() is threading.main_thread()  # others handle no signals
+    # While modules are imported, let Ctrl-C end the process at once. A KeyboardInterrupt is not
+    # enough: where Python cannot propagate it, for example from a finalizer, Python prints a
+    # traceback and continues. Only the main thread can set signal handlers.
+    is_main = threading.current_thread() is threading.main_thread()
     handles = is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if handles:
         signal.signal(signal.SIGINT, _end)

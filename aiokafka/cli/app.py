@@ -172,7 +172,7 @@ def help_(context: click.Context, words: tuple[str, ...]) -> None:
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Prints errors on stderr, one line each.
 
-    `arguments` are by default those of this process.
+    By default, `arguments` are the arguments of this process.
     """
     if sys.stdout is None:
         # The shell has closed stdout (>&-). The next file that this process opens would get

@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
     - "earliest", "latest", or "stored" (the committed offset);
     - "offset": `value` is the offset;
-    - "tail": `value` is the number of records before the end;
+    - "tail": `value` is the number of offsets before the end;
     - "time": `value` is in milliseconds since 1970.
     """
 
@@ -58,12 +58,12 @@ def seconds(text: str) -> float:
 
 
 def place(text: str, now: float | None = None) -> Place:
-    """Parse a position. Raises ValueError for other texts.
+    """Parse a position.
 
-    A position is earliest, latest, stored, an offset (42), a number of records before the end
+    A position is earliest, latest, stored, an offset (42), a number of offsets before the end
     (-10), a time before `now` (-2h), milliseconds since 1970 (@1700000000000), or a date and time,
     in UTC if it has no time zone (2026-01-31T12:00). `now` is in seconds since 1970; by default
-    the current time.
+    the current time. Raises ValueError for other texts.
     """
     if text in ("earliest", "latest", "stored"):
         return Place(text)
@@ -110,7 +110,7 @@ def is_number(text: str) -> bool:
 
 
 def partition_of(text: str) -> TopicPartition:
-    """Parse a partition from `topic-partition`. Raises click.BadParameter."""
+    """Parse a partition from `topic-partition`. Raises click.BadParameter for other texts."""
     topic, _, number = text.rpartition("-")
     if not topic or not is_number(number):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION")
@@ -149,7 +149,7 @@ async def offsets_at(
     consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], at: Place
 ) -> dict[TopicPartition, int]:
     """Return the offset of a position in each partition. For a time after all records, this is the
-    end of the partition."""
+    end of the partition. `at` is any position except "stored"."""
     if at.kind == "offset":
         return dict.fromkeys(partitions, at.value)
     if at.kind == "earliest":

@@ -89,7 +89,7 @@ async def quorum(session: Session) -> None:
 
 
 def listener_of(text: str) -> tuple[str, str, int]:
-    """Parse a listener from `NAME://HOST:PORT`. Raises click.BadParameter."""
+    """Parse a listener from `NAME://HOST:PORT`. Raises click.BadParameter for other texts."""
     name, found, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -257,7 +257,10 @@ def _replica_rows(found: Mapping[int, Mapping[str, LogDir]]) -> Iterator[dict[st
 
 
 def move_of(text: str) -> tuple[TopicPartition, str]:
-    """Parse a partition and a directory from `topic-partition=path`. Raises click.BadParameter."""
+    """Parse a partition and a directory from `topic-partition=path`.
+
+    Raises click.BadParameter for other texts.
+    """
     name, _, path = text.partition("=")
     if not path:
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=PATH")

@@ -20,7 +20,7 @@ def resource(text: str) -> ConfigKey:
     """Parse a resource such as `topic:orders`, `broker:1` or `group:billing`; `broker:` stands for
     the settings that all brokers share.
 
-    Raises click.BadParameter.
+    Raises click.BadParameter for an unknown type.
     """
     from aiokafka.admin import ConfigKey, ConfigResourceType
 

@@ -440,7 +440,8 @@ async def _print_all(
     most = min(_MAX_RECORDS, limit.step) if given["rate"] else _MAX_RECORDS
     try:
         while left != 0:
-            # During a rebalance partitions are missing in the assignment, so do not check the ends.
+            # During a rebalance the assignment lacks partitions, so `are_reached` could return True
+            # too early.
             is_rebalancing = committer is not None and committer.is_rebalancing
             if not is_rebalancing and await ends.are_reached():
                 break

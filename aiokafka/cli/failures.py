@@ -56,7 +56,8 @@ _OF_THE_USER = (errors.KafkaConfigurationError, errors.IllegalArgumentError)
 # Errors whose text already says what their description says, unless the text is only a name.
 _DESCRIBED_BY_TEXT = (*_MISSING, errors.TopicAlreadyExistsError, errors.NonEmptyGroup)
 
-# Brokers do not tell users without DESCRIBE that a topic exists.
+# For a topic that the user has no permission to describe, brokers return the same error as for a
+# topic that does not exist.
 _HIDDEN = " (or this user may not see it)"
 
 _RESPONSES = (*_REFUSED, *_MISSING)
@@ -80,14 +81,14 @@ async def parts(
     the items that failed (None if none failed). The command prints the results, and then raises
     this error.
 
-    `items` is None if the call itself finds the items, such as all brokers. If there is only one
-    item, raises its AdminItemsError, because there are no results to print.
+    `items` is None if the call itself finds the items, such as all brokers. If `items` has only one
+    item, an AdminItemsError is raised and not returned, because there are no results to print.
     """
     try:
         found = await call
     except errors.AdminItemsError as failed:
         if items is not None and len(set(items)) < 2:
-            raise  # its keys are parts of the single item, such as the partitions of a group
+            raise  # with errors by parts of the single item, such as the partitions of a group
         return failed.results, failed
     return dict.fromkeys(items or ()) if found is None else found, None
 
@@ -110,7 +111,8 @@ def code_of(error: BaseException) -> int:
 
 
 def _is_asyncio_timeout(error: BaseException) -> bool:
-    """Return whether this is asyncio.TimeoutError: in Python 3.10 it is not TimeoutError."""
+    """Return whether this is an asyncio.TimeoutError, which in Python 3.10 is not a subclass of
+    TimeoutError."""
     asyncio = sys.modules.get("asyncio")  # imported only by commands that run, not by --help
     return asyncio is not None and isinstance(error, asyncio.TimeoutError)
 

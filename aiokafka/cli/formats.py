@@ -30,7 +30,7 @@ _FIELDS = (
     *("topic", "partition", "offset", "timestamp"),
 )
 _FIELDS_WITHOUT_BASE64 = {name for name in _FIELDS if not name.endswith("_base64")}
-_MOST_PARTITIONS = 1_000_000  # the limit of `route_rows`
+_MOST_PARTITIONS = 1_000_000  # the limit of `aiokafka.record.rows.route_rows`
 _MAX_TIMESTAMP = 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
@@ -247,7 +247,7 @@ def _json_of(line: bytes) -> Any:
             return found
     except (ValueError, RecursionError):
         pass
-    # The line is malformed, or has spaces at an end or another encoding than UTF-8.
+    # The line is malformed, begins or ends with spaces, or has another encoding than UTF-8.
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
@@ -281,7 +281,7 @@ def _timestamp(found: dict[str, Any]) -> int | None:
     # Kafka's oldest record format has no timestamps; `consume` prints -1 for these records.
     if value is None or value < 0:
         return None
-    if not value <= _MAX_TIMESTAMP:  # NaN is not, either
+    if not value <= _MAX_TIMESTAMP:  # also true for NaN
         raise ValueError("timestamp: must be milliseconds since 1970")
     return int(value)
 
@@ -455,9 +455,9 @@ def custom(text: str, null: bytes) -> Format:
     r"""Return a `Format` from a template such as ``%t %p %o: %k=%s\n``. `null` replaces a key or
     value that is None.
 
-    Raises ValueError for an unknown letter.
+    Raises ValueError for an unknown letter after `%`.
     """
-    # Each function converts all records, because a call per record and letter would be slow.
+    # Each function converts all records at once: a call for each record and letter would be slow.
     letters: dict[str, Column] = {
         "s": lambda records: [null if r.value is None else r.value for r in records],
         "S": lambda records: _sizes([r.value for r in records]),

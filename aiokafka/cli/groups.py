@@ -136,9 +136,12 @@ def lag_rows(lags: Mapping[str, GroupLag]) -> list[dict[str, Any]]:
 async def _uncommitted_rows(
     admin: AIOKafkaAdminClient, lags: Mapping[str, GroupLag]
 ) -> list[dict[str, Any]]:
-    """Return rows for the partitions that `lags` lacks: the group has no committed offset for them,
-    and no member owns them. Only topics with other partitions in `lags` have such rows. Their lag
-    counts from the first record of the partition."""
+    """Return a row for each partition that is missing in `lags`, because the group has no committed
+    offset for it and no member owns it.
+
+    This concerns only topics of which the group has another partition in `lags`. The lag in these
+    rows is counted from the first record of the partition.
+    """
     from aiokafka.admin import OffsetSpec
 
     topics = {tp.topic for group in lags.values() for tp in group.partitions}
@@ -346,8 +349,8 @@ async def _committed_in(
 ) -> list[TopicPartition] | None:
     """Return the partitions of these topics with a committed offset. Print the other partitions.
 
-    Returns None if no partition has a committed offset: then the reset of the topics raises the
-    error.
+    Returns None if no partition has a committed offset. The caller then resets whole topics, which
+    raises the error of each partition.
     """
     committed = (await admin.groups.offsets([group]))[group]
     found = sorted(tp for tp, each in committed.items() if tp.topic in topics and each is not None)
@@ -451,7 +454,7 @@ async def _errors_without_offsets(
     """Return an error for each group that does not exist, and for each group of the wrong type:
     with `share`, a group that is no share group; otherwise, a share group.
 
-    For such groups, brokers return neither an error nor offsets.
+    When their offsets are requested, brokers return neither an error nor offsets for these groups.
     """
     wrong: list[Exception] = []
     for name in groups:
@@ -483,7 +486,10 @@ def _fields(found: Any) -> dict[str, Any]:
 
 
 def offset_of(text: str) -> tuple[TopicPartition, int]:
-    """Parse a partition and an offset from `topic-partition=offset`. Raises click.BadParameter."""
+    """Parse a partition and an offset from `topic-partition=offset`.
+
+    Raises click.BadParameter for other texts.
+    """
     name, _, offset = text.rpartition("=")
     if not is_number(offset):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=OFFSET")

@@ -37,7 +37,7 @@ class Output:
             for row in rows:
                 self._stream.write(json.dumps(row, default=str) + "\n")
         elif self.form == "csv":
-            import csv  # other formats do without
+            import csv  # imported only for this format
 
             writer = csv.writer(self._stream, lineterminator="\n")
             writer.writerow(columns)

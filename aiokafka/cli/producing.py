@@ -61,7 +61,7 @@ _BATCH = 256 * 1024
 _MIN_BATCH_LINES = 100
 # The type of topics in DescribeConfigs, and their setting that limits the size of a batch.
 _TOPIC, _LIMIT = 2, "max.message.bytes"
-# Errors of `send` and `send_batch` about the record.
+# Errors that `send` and `send_batch` of the producer raise for an invalid record.
 _REFUSALS = (KafkaError, ValueError, TypeError)
 
 
@@ -96,7 +96,7 @@ class Origins:
         return f"{name}:{place}" if self._lines else f"{name}, record {place}"
 
     def error(self, error: InputError) -> InputError:
-        """Return `error` for the record after those that were added."""
+        """Return `error` with the file and the line of the next record, which is not added yet."""
         return InputError(f"{self.of(self._count + 1)}: {error}")
 
 
@@ -104,11 +104,13 @@ class Numbers:
     """The numbers of the records of a batch (see `Origins`)."""
 
     def __init__(self) -> None:
-        # Slices of rows that were read together, each with the number of records before that read.
+        # For each read of lines: the number of records before the read, and the indexes of this
+        # batch's records in the read.
         self._slices: list[tuple[int, memoryview]] = []
 
     def add(self, before: int, rows: memoryview) -> None:
-        """Add the records of rows, which were read after `before` records."""
+        """Add records of one read. `before` is the number of records before the read, `rows` are
+        the indexes of the records in the read."""
         self._slices.append((before, rows))
 
     def __len__(self) -> int:
@@ -239,9 +241,9 @@ class Sending:
     async def _batch(
         self, rows: RowSource, keys: Cells | None, partitions: Sequence[int | None] | None = None
     ) -> None:
-        """Add rows to batches. `keys` and `partitions` are those of the rows; None: no row has
-        one."""
-        # Imported here, as in `_column`: --help does without the modules of record batches.
+        """Add rows to batches. `keys` and `partitions` have an item for each row. They are None if
+        no row has a key, or no row has a partition."""
+        # Imported here, as in `_column`: --help does not need the modules of record batches.
         from aiokafka.record.rows import route_rows
 
         known = 1
@@ -276,9 +278,9 @@ class Sending:
         if self._partition is not None:
             found = array("i", (self._partition,)) * count
         elif partitions is not None or (keys is not None and None in keys):
-            # Choose one partition here for the records without a key. If the producer chose it,
-            # they would be in a batch of their own, and would not keep their order relative to
-            # records with a key.
+            # Choose one partition here for the records without a key. If the producer chose the
+            # partition, these records would be in a batch of their own, and would not keep their
+            # order relative to records with a key.
             self._keyless_partition = (self._keyless_partition + 1) % known
             keyless = self._keyless_partition
             found = array("i", [keyless if key is None else -1 for key in keys or [None] * count])
@@ -336,14 +338,16 @@ class Sending:
             self.delivered += len(numbers)
 
     def _failure(self, numbers: Numbers | tuple[int], error: KafkaError) -> KafkaError:
-        """Return the error for records that a broker has refused together. It names the record
-        that caused the refusal, if the broker has named it, otherwise the first record."""
+        """Return the error for records that a broker has rejected together. The error names the
+        record that caused the rejection if the broker has named that record; otherwise the first
+        record."""
         number, index = numbers[0], _rejected_index(error)
         if isinstance(numbers, Numbers):
             if index is not None:
                 number = numbers[index]
         elif index is None:
-            # Look for the cause among the later records.
+            # This record was rejected together with others of its batch, and the broker has not
+            # named it as the cause. Look for the record that is the cause among the later records.
             for future, others in self._pending:
                 found = future.exception() if future.done() and not future.cancelled() else None
                 if isinstance(found, type(error)) and _rejected_index(found) is not None:
@@ -675,7 +679,7 @@ def _producer_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _batch_size(session: Session) -> int:
-    """Return the size of full batches in bytes, limited by `max_request_size` and by half of
+    """Return the size of full batches in bytes, at most `max_request_size` and at most half of
     `buffer_memory`."""
     size = _BATCH
     for name, share in (("max_request_size", 1), ("buffer_memory", 2)):

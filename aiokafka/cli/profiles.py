@@ -44,7 +44,8 @@ def _text(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file at once, readable by its owner only: it may contain a password."""
+    """Replace the file atomically. Only its owner can read it, because it may contain a
+    password."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:

@@ -120,7 +120,8 @@ _BLANK = "".join(map(chr, range(33)))
 
 
 def is_connection_name(name: str) -> bool:
-    """Return whether a dotted name concerns connections: `settings_of` reads or rejects it."""
+    """Return whether a dotted name concerns connections: `settings_of` reads, rejects or ignores
+    it."""
     return name in _READ or name in _REFUSED or name.startswith(_OF_CONNECTIONS)
 
 
@@ -286,7 +287,8 @@ def _login(text: str, mechanism: str | None, found: Mapping[str, Any]) -> dict[s
     if login.mechanism and not mechanism:
         settings["sasl_mechanism"] = login.mechanism
     if login.mechanism == "OAUTHBEARER":
-        # In Java, too, these settings override the options of the login module.
+        # As in Java, the settings in `found`, which have names of their own, override the options
+        # of the login module.
         settings = {name: value for name, value in settings.items() if name not in found} | {
             "sasl_mechanism": login.mechanism
         }

@@ -37,7 +37,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     The first SIGINT or SIGTERM cancels `work`, so that it can commit, leave its group and close its
     clients; then raises Interrupted. A second signal ends the process at once.
     """
-    import asyncio  # takes as long as the rest of the start; --help and --version do without it
+    # Imported here, because --help and --version do not need asyncio, and its import takes as long
+    # as the rest of the start.
+    import asyncio
 
     return asyncio.run(_run_with_signals(work))
 
@@ -60,8 +62,8 @@ async def _run_with_signals(work: Coroutine[Any, Any, T]) -> T:
         try:
             loop.add_signal_handler(number, note, number)
         except (NotImplementedError, ValueError, RuntimeError):
-            # Windows does not support signal handlers of the loop; there, asyncio.run() handles
-            # SIGINT. Other threads than the main thread do not get signals.
+            # On Windows, event loops do not support signal handlers; asyncio.run() handles SIGINT.
+            # In threads other than the main thread, no signals arrive.
             pass
     try:
         result = await work

@@ -43,7 +43,8 @@ def _acl_row(binding: AclBinding) -> dict[str, Any]:
 
 
 def _member(kind: Any, text: str) -> Any:
-    """Return the member of an enum for its name in any case. Raises click.BadParameter."""
+    """Return the member of an enum for its name in any case. Raises click.BadParameter for other
+    texts."""
     try:
         return kind[text.upper().replace("-", "_")]
     except KeyError:
@@ -237,7 +238,7 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
 
 def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
     """Parse limits of quotas from `name=number`. A `name` alone becomes None, which removes the
-    limit. Raises click.BadParameter."""
+    limit. Raises click.BadParameter for other texts, and for a repeated name."""
     return distinct(map(_limit, texts))
 
 

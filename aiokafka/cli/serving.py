@@ -14,7 +14,10 @@ commands = click.Group(help="Serve a fake cluster to programs in any language.")
 
 
 def new_topic(text: str) -> tuple[str, int, int]:
-    """Parse a topic from `name[:partitions[:replicas]]`. Raises click.BadParameter."""
+    """Parse a topic from `name[:partitions[:replicas]]`; each number is 1 by default.
+
+    Raises click.BadParameter for other texts.
+    """
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(is_number(each) and int(each) for each in numbers):
         raise click.BadParameter(

@@ -56,7 +56,7 @@ _FLAGS = (
         "--debug", is_flag=True, help="Show the client's debug log, and tracebacks of errors."
     ),
 )
-# The names of the options that the help lists as those of the connection.
+# The options that the help lists in the section "Connection".
 _CONNECTION = {
     *("bootstrap_servers", "bootstrap_controllers", "profile", "config", "properties"),
     *("security_protocol", "sasl_mechanism", "username", "password_file", "password_stdin"),
@@ -179,7 +179,8 @@ class Session:
     def _consumer_options(self, options: dict[str, Any]) -> dict[str, Any]:
         found = {**options, **self._broker_client_options()}
         if found.get("group_id") is not None and "client_id" not in self._given_options:
-            # `groups describe` shows client ids and hosts: together they lead to the process.
+            # `groups describe` shows client ids and hosts. With the process id in the client id,
+            # they identify the process.
             found["client_id"] = f"{_CLIENT_ID}-{os.getpid()}"
         return found
 
@@ -195,7 +196,11 @@ class Session:
         """Return the results of an admin call about items, such as topics. If items have failed,
         their errors are raised after the command has printed the results (`failure`).
 
-        The arguments are those of `failures.parts`.
+        Args:
+            call: the call.
+            items: the items; None if the call itself finds the items, such as all brokers.
+
+        If `items` has only one item, an AdminItemsError is raised at once.
         """
         found, failed = await parts(call, items)
         if failed is not None:
@@ -216,7 +221,7 @@ class Session:
 
 
 def _file_variables() -> dict[str, str]:
-    """Return the variables of the environment that say where the configuration file is."""
+    """Return the environment variables that determine the path of the configuration file."""
     names = ("AIOKAFKA_CONFIG", "XDG_CONFIG_HOME")
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -259,8 +264,8 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # click puts the options that were added last at the start of the list. Move these shared
-        # options after the command's own options.
+        # In the help, click lists the options first that were added last: here, the shared options.
+        # Change the order so that the command's own options are listed first.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]

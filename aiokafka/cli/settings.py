@@ -73,8 +73,9 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
     """Return the settings of all sources. The sources, by precedence: the options of -X, the other
     flags, the environment, the properties file, the profile.
 
-    `flags` has settings by name; `profile`, `config` and `properties` in it name files to read.
-    Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable file.
+    `flags` has settings by name. It may also have `options` (the texts of -X), `profile` (the name
+    of a profile), and the paths `config` (the configuration file) and `properties`. Raises
+    KafkaConfigurationError for a malformed file, and OSError for an unreadable file.
     """
     _check_variables(environment)
     own, foreign = _given_options(flags.get("options") or ())
@@ -225,7 +226,7 @@ def option_value(text: str) -> tuple[str, Any]:
 
     Numbers, true, false and none are converted. For an option in `TEXTS`, only none is converted: a
     client_rack, for example, may be the text "1". Raises KafkaConfigurationError if the = is
-    missing, and for a password.
+    missing, for a password, and for a `proxy_url` with a user or password.
     """
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_").replace("-", "_")

@@ -143,7 +143,8 @@ class Limit:
         if early > 0:
             await asyncio.sleep(early)
         elif early < -1:
-            # The source was more than a second behind. Do not exceed the rate to catch up.
+            # The source is more than a second behind the rate. Shift the start, so that the rate is
+            # not exceeded to catch up.
             self._start -= early
         self._count += count
 
@@ -153,7 +154,8 @@ class Progress:
 
     def __init__(self, verb: str, shown: bool) -> None:
         self._verb = verb
-        #: Whether there is any output. It ends if the reader of stderr closes the pipe.
+        #: Whether progress is printed. Becomes False if a write to stderr fails, for example if the
+        #: reader of the pipe has closed it.
         self.is_shown = shown
         self.records = 0
         self.bytes = 0

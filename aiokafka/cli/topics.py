@@ -257,7 +257,10 @@ _MOVING = ("topic", "partition", "replicas", "adding", "removing")
 
 
 def move_of(text: str) -> tuple[TopicPartition, list[int]]:
-    """Parse a partition and broker ids from `topic-partition=1,2,3`. Raises click.BadParameter."""
+    """Parse a partition and broker ids from `topic-partition=1,2,3`.
+
+    Raises click.BadParameter for other texts.
+    """
     place, _, brokers = text.rpartition("=")
     ids = brokers.split(",")
     if not all(map(is_number, ids)):
@@ -519,8 +522,8 @@ def plan_changes(
         there: the existing topics: (number of partitions, number of replicas) by name.
         settings: the settings of existing topics: the value of each setting, by topic and name.
 
-    Raises KafkaConfigurationError if an existing topic would need fewer partitions, or another
-    number of replicas.
+    Raises KafkaConfigurationError if `declared` has fewer partitions, or another number of
+    replicas, for an existing topic.
     """
     steps: list[Step] = []
     for topic, wanted in declared.items():
@@ -714,8 +717,8 @@ async def _copy_all(
     start: Place,
     keep_partitions: bool,
 ) -> int:
-    """Copy from the position `start` to the current end of each partition. Returns the number of
-    records."""
+    """Copy the records of each partition from the position `start` to the current end. Return the
+    number of copied records."""
     partitions = consumer.assignment()
     ends = await consumer.end_offsets(partitions)
     for tp, offset in (await offsets_at(consumer, partitions, start)).items():
