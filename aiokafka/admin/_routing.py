@@ -150,7 +150,8 @@ class Router:
     async def to_two(self, call: Call[R], deadline: float) -> R:
         """Send the call to any broker, and to a second broker if the first does not know a topic.
 
-        Returns the response with fewer unknown topics. Do not use it for changes.
+        Returns the response with fewer unknown topics. Do not use this for changes: both brokers
+        may make the change.
         """
 
         async def ask(_: object, until: float, asked: set[int]) -> dict[None, R]:

@@ -224,7 +224,8 @@ async def _ask(
 # -- Consumer groups (KIP-848), converted to the results of classic groups
 
 _PROTOCOL_TYPE = "consumer"
-# Version of a classic member's metadata: the first version that has the owned partitions.
+# Version of the member metadata in the converted results: the first version that has the owned
+# partitions.
 _METADATA_VERSION = 1
 
 

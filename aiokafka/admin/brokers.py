@@ -477,7 +477,7 @@ class Brokers(AdminApi):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: float | None = None,
     ) -> dict[int, dict[str, LogDir]]:
-        """Return the log directories of brokers by path (Java: describeLogDirs).
+        """Return the log directories of brokers, by broker id and path (Java: describeLogDirs).
 
         Args:
             broker_ids: the brokers; by default all running brokers.

@@ -149,7 +149,9 @@ class AIOKafkaAdminClient(Reporting):
     Cancelling a call does not undo requests that were sent.
 
     This class has the methods of aiokafka 0.14, and `send`, `send_to_all` and `metrics`. All other
-    calls are methods of sub-clients: `acls`, `groups`, `records` and so on.
+    calls are methods of sub-clients: `acls`, `groups`, `records` and so on. A call of a sub-client
+    about a single item, such as a topic, raises the error of this item. A call about several items
+    raises AdminItemsError if some of them fail, with the errors and the results by item.
 
     `api_version` has no effect. `loop` is deprecated. It is the event loop that the client will
     use, and is needed only if the client is created before a loop runs.
@@ -480,11 +482,11 @@ class AIOKafkaAdminClient(Reporting):
     ) -> CreatedTopics:
         """Create topics, or with `validate_only` check whether they could be created.
 
-        Errors of topics are not raised: they are in `topic_errors`, a list of (topic, error code,
-        message). `details` has the numbers of partitions and replicas of each topic, and its
-        settings. The controller knows new topics at once, other brokers shortly afterwards. If the
-        user's quota of changes is exhausted (`controller_mutation_rate`), the remaining topics are
-        sent again later.
+        Errors of topics are not raised: they are in `topic_errors` of the result, a list of (topic,
+        error code, message). `details` of the result has the numbers of partitions and replicas of
+        each topic, and its settings. The controller knows new topics at once, other brokers shortly
+        afterwards. If the user's quota of changes is exhausted (`controller_mutation_rate`), the
+        remaining topics are sent again later.
         """
         from aiokafka.admin import _upstream_calls
 
@@ -500,7 +502,8 @@ class AIOKafkaAdminClient(Reporting):
     ) -> TopicResults:
         """Delete topics with all their records.
 
-        Errors of topics are not raised: they are in `topic_errors` and `topic_error_codes`.
+        Errors of topics are not raised: they are in `topic_errors` and `topic_error_codes` of the
+        result.
         """
         from aiokafka.admin import _upstream_calls
 

@@ -108,7 +108,8 @@ class Quotas(AdminApi):
     async def describe(
         self, filter: QuotaFilter | None = None, *, timeout_ms: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas that a filter selects (Java: describeClientQuotas).
+        """Return the limits that a filter selects, by entity and by the name of the quota (Java:
+        describeClientQuotas).
 
         Args:
             filter: the filter; by default all quotas are returned.

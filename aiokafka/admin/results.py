@@ -261,8 +261,8 @@ class _DescribedGroup(NamedTuple):
 class DescribedGroup(_DescribedGroup):
     """The state and the members of one group.
 
-    `authorized_operations` is the bit field of the operations that the user may do. It is an
-    attribute, not an item of the tuple.
+    `authorized_operations` is the bit field of the operations that the user may do, -2**31 if it
+    was not requested. It is an attribute, not an item of the tuple.
     """
 
     authorized_operations: int = -(2**31)

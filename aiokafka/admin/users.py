@@ -283,7 +283,7 @@ async def _alter(
 
 
 def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
-    """Return `keys` in lists, one for each request, because brokers reject a request that has the
+    """Split `keys` into one list for each request, because brokers reject a request that has the
     same user twice."""
     rounds: list[list[Key]] = []
     seen: Counter[str] = Counter()

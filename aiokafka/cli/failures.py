@@ -53,7 +53,8 @@ _MISSING = (
 
 _OF_THE_USER = (errors.KafkaConfigurationError, errors.IllegalArgumentError)
 
-# Errors whose text already says what their description says, unless the text is only a name.
+# Errors for which `text_of` omits the description, because their text means the same. (If the text
+# is only a name, `text_of` adds the description.)
 _DESCRIBED_BY_TEXT = (*_MISSING, errors.TopicAlreadyExistsError, errors.NonEmptyGroup)
 
 # For a topic that the user has no permission to describe, brokers return the same error as for a
@@ -146,7 +147,7 @@ def text_of(error: BaseException) -> str:
     text = str(error.args[0])
     subject, _, rest = text.partition(": ")
     if f"'{subject}'" in rest:
-        text = rest  # such as "orders: Topic 'orders' already exists."
+        text = rest  # omit a name that is repeated: "orders: Topic 'orders' already exists."
     says_all = isinstance(error, _DESCRIBED_BY_TEXT) and " " in text
     meaning = error.description
     if says_all or not meaning or meaning.rstrip(".").lower() in text.lower():

@@ -127,7 +127,7 @@ def printable(text: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as the text of one cell: the items of a list with commas, None as a dash."""
+    """Return a value as the text of one cell: the items of a list joined by commas, None as -."""
     if value is None:
         return "-"
     if type(value) is int:

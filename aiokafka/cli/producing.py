@@ -59,7 +59,8 @@ _BATCH = 256 * 1024
 # If at least this number of lines is read at once, batches are built here. Fewer lines are sent one
 # by one, and the producer batches them (--linger).
 _MIN_BATCH_LINES = 100
-# The type of topics in DescribeConfigs, and their setting that limits the size of a batch.
+# The resource type of topics in DescribeConfigs, and the topic setting that limits the size of a
+# batch.
 _TOPIC, _LIMIT = 2, "max.message.bytes"
 # Errors that `send` and `send_batch` of the producer raise for an invalid record.
 _REFUSALS = (KafkaError, ValueError, TypeError)
@@ -88,7 +89,7 @@ class Origins:
         self._count += count
 
     def of(self, number: int) -> str:
-        """Return the file and the line of a record."""
+        """Return the place of a record: its file, and its line or its number in the file."""
         index = bisect.bisect_left(self._starts, number) - 1
         name, place = self._names[index], number - self._starts[index]
         if self._whole:
@@ -101,7 +102,7 @@ class Origins:
 
 
 class Numbers:
-    """The numbers of the records of a batch (see `Origins`)."""
+    """The numbers of the records in a batch: their positions in the whole input, from 1."""
 
     def __init__(self) -> None:
         # For each read of lines: the number of records before the read, and the indexes of this
@@ -220,7 +221,7 @@ class Sending:
             raise self._refused(self._read_count + 1, error) from error
 
     async def _refuse_next(self, text: str) -> NoReturn:
-        """Send the open batches, and raise InputError for the record after them."""
+        """Send the open batches, and raise InputError for the next record, which is invalid."""
         await self.flush()
         self.check()
         raise InputError(f"{self._origins.of(self._read_count + 1)}: {text}")
@@ -747,8 +748,8 @@ async def _send_all(
 
 
 async def _complete(work: Awaitable[None], sending: Sending) -> None:
-    """Await `work`, which sends a list of pieces. After a signal, it still sends the whole list,
-    within CLEANUP_TIMEOUT, so that no record is missing between records that were sent."""
+    """Await `work`, which sends a list of pieces. After a signal, still send the whole list, within
+    CLEANUP_TIMEOUT seconds, so that no record is missing between records that were sent."""
     ended = asyncio.gather(work)
     try:
         await asyncio.shield(ended)

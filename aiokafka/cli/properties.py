@@ -99,7 +99,8 @@ _REFUSED = {
     "ssl.engine.location": "OpenSSL's engines are not supported",
     "ssl.sigalgs.list": "signature algorithms are those of OpenSSL's default",
 }
-# All names with these prefixes concern connections, so an unknown one is an error.
+# All names with these prefixes concern connections, so an unknown name with such a prefix is an
+# error.
 _OF_CONNECTIONS = ("sasl.", "ssl.", "security.", "bootstrap.", "metadata.broker.")
 # Known names that affect neither authentication nor the trust in brokers: they are ignored.
 _WITHOUT_EFFECT = shared.IDLE | {
@@ -287,8 +288,8 @@ def _login(text: str, mechanism: str | None, found: Mapping[str, Any]) -> dict[s
     if login.mechanism and not mechanism:
         settings["sasl_mechanism"] = login.mechanism
     if login.mechanism == "OAUTHBEARER":
-        # As in Java, the settings in `found`, which have names of their own, override the options
-        # of the login module.
+        # As in Java, settings with names of their own (in `found`) override the same options of the
+        # login module (in `settings`).
         settings = {name: value for name, value in settings.items() if name not in found} | {
             "sasl_mechanism": login.mechanism
         }

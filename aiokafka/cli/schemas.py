@@ -49,7 +49,8 @@ def registry_options(url: str, credentials: str | None) -> dict[str, Any]:
 class SchemaDecoder:
     """A deserializer that returns a key or value as JSON in UTF-8.
 
-    The record contains the id of its schema, and the registry knows the type of the schema.
+    Reads the schema id from the record, and the schema and its type (Avro, JSON Schema or Protobuf)
+    from the registry.
 
     Args:
         options: The configuration of a registry client.

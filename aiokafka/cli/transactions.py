@@ -107,7 +107,7 @@ def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
 
 
 def hanging_row(found: HangingTransaction) -> dict[str, Any]:
-    """Return the row of a hanging transaction, which has the arguments of the command `abort`."""
+    """Return the row of a hanging transaction. Its columns include the arguments of `abort`."""
     row = _producer_row(found.partition, found.producer)
     return {**row, "transactional_id": found.transactional_id}
 
