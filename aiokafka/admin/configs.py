@@ -442,7 +442,7 @@ async def alter_configs(
 
 
 def _outcomes(
-    responses: Iterable[wire.AlterConfigsResourceResponse | wire.AlterConfigsResourceResponse],
+    responses: Iterable[wire.AlterConfigsResourceResponse],
 ) -> Outcomes[ConfigKey, bool]:
     found: dict[ConfigKey, bool | KafkaError] = {}
     for each in responses:

@@ -85,6 +85,8 @@ async def test_features() -> None:
         found = await admin.brokers.features()
         assert found.finalized["transaction.version"] == FeatureLevels(1, 1)
         assert found.finalized_epoch == 2
+        with pytest.raises(InvalidUpdateVersion, match="downgrade to a newer version"):
+            await admin.brokers.update_features({"transaction.version": 2}, upgrade_type=safe)
         with pytest.raises(InvalidUpdateVersion, match="no such feature"):
             await admin.brokers.update_features({"wings": 1})
 

@@ -116,8 +116,10 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
     wanted = update.max_version_level
     if wanted and not low <= wanted <= high:
         return f"level {wanted} is not supported"
-    down = update.allow_downgrade or update.upgrade_type != _UPGRADE
-    return f"it would go down from {level}" if wanted < level and not down else ""
+    is_downgrade = update.allow_downgrade or update.upgrade_type != _UPGRADE
+    if is_downgrade:
+        return "a downgrade to a newer version" if wanted > level else ""
+    return f"it would go down from {level}" if wanted < level else ""
 
 
 _LOG = "__cluster_metadata"
