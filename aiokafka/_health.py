@@ -783,7 +783,8 @@ class Waits:
         return {"stalled_count": len(lasting), "stalled_age": age}
 
     async def run(self) -> None:
-        """Log waits periodically, until cancelled; the body of a background task."""
+        """Write to the log, periodically and until cancelled, what the calls of the application are
+        waiting for. This is the body of a background task."""
         self._checked_at = self._loop.time()
         while True:
             await asyncio.sleep(_INTERVAL)

@@ -83,8 +83,9 @@ _AWAITED_MS = 50
 _LOOK_AGAIN = 5.0
 # Seconds after which a partition that is missing in the metadata is removed.
 _ABSENT = 5.0
-# Seconds to wait after a retriable error, and after the position of a partition was lost.
+# Seconds to wait after a retriable error.
 _RETRY = 0.2
+# Seconds to wait after the position of a partition was lost, before the next records are read.
 _PAUSE = 0.02
 _CLOSE_TIMEOUT = 1.0
 # Options that a table sets itself.

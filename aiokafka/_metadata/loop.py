@@ -159,7 +159,8 @@ class TopicsInUse:
         return topic in self._touched or topic in self._pinned
 
     def names(self) -> frozenset[str]:
-        """Return every topic in use."""
+        """Return the names of all topics whose metadata is requested: topics that a caller has
+        pinned, and topics that were used lately."""
         return self._pinned.union(self._touched)
 
     @property

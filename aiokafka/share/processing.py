@@ -262,8 +262,8 @@ class ShareProcessor:
     def _take(self, records: list[ShareRecord[Any, Any]]) -> None:
         for record in records:
             self._consumer._renewals.add(record)
-            # Do not delay a record that was delivered before: if it is not due, `_on_failure()`
-            # sends it to the end of its retry topic.
+            # Delay a record only at its first delivery. If a record that is delivered again is not
+            # due, `_outcome()` does not call the handler, and sends it to the end of its retry topic.
             due_in = self._due_in(record) if record.delivery_count == 1 else 0.0
             if due_in > 0:
                 self._delay(record, self._loop.time() + due_in)

@@ -410,8 +410,9 @@ class GroupCommits:
             return
         last, self._revoked_records = self._revoked_records, {}
         call = self._queue.buffer.call
-        # If there was a later call, the application has finished the revoked records without a
-        # commit, so the present commit is not meant for them.
+        # If the application has called `getone()` or `getmany()` again since the call that returned
+        # the revoked records, it had finished these records without a commit. The present commit is
+        # for later records, and must not fail because of the revoked ones.
         lost = [tp for tp, revoked in last.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(

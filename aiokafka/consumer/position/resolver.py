@@ -208,9 +208,9 @@ _PATIENCE_WITH_OLD_LEADERS = 10
 # response unconfirmed after more than this number of such responses in a row.
 _PATIENCE_WITHOUT_VOTES = 3
 
-# A response that would make the consumer skip records or read them again: the partition, the error
-# for `health()` while other brokers do not confirm that the sender is the leader, and the function
-# that applies the response.
+# A response that would make the consumer skip records or read them again. It is applied only after
+# other brokers have confirmed that the broker that sent it is the leader. The items are the
+# partition, the error that `health()` shows until then, and the function that applies the response.
 _Claim = tuple[PartitionState, type[BrokerResponseError], Callable[[], None]]
 _Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, list[_Claim]]]
 _Request = Callable[[], Coroutine[Any, Any, list[_Claim]]]
@@ -629,8 +629,9 @@ class OffsetResolver:
         """Apply the reset policy to a position that is not in the log. With the policy "none", keep
         the position, and make the next call of the application raise OffsetOutOfRangeError."""
         if self._policy is not None:
-            # `_policy_of_losses` equals `_policy`, but is another object, so `_spec_of()` applies
-            # the policy to new partitions as well. This is not the first read of the partition.
+            # For the object `_policy`, `_spec_of()` returns the beginning of a new partition, from
+            # which it is read for the first time. This is not the first time, so pass an equal, but
+            # different object: for `_policy_of_losses`, `_spec_of()` returns the policy itself.
             state.lose(self._policy_of_losses)
             return
         tp, offset = state.tp, state.cursor.offset
