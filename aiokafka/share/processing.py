@@ -263,7 +263,7 @@ class ShareProcessor:
         for record in records:
             self._consumer._renewals.add(record)
             # Delay a record only at its first delivery. If a record that is delivered again is not
-            # due, `_outcome()` does not call the handler, and sends it to the end of its retry topic.
+            # due, `_outcome()` sends it to the end of its retry topic without calling the handler.
             due_in = self._due_in(record) if record.delivery_count == 1 else 0.0
             if due_in > 0:
                 self._delay(record, self._loop.time() + due_in)
