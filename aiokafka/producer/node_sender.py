@@ -249,7 +249,8 @@ class InFlightRequests:
             self._succeed(sent, response)
             self._node.send()
             if not (requests and requests[0].response.done()):
-                # No other request needs `_on_done` (step 3), so save this call.
+                # `_on_done` is for requests whose response was read before (step 3). There is none,
+                # so save the call.
                 sent.response.remove_done_callback(self._on_done)
         except BaseException as error:
             self._node.on_bug(error)
@@ -309,10 +310,11 @@ class InFlightRequests:
         self._completion.accumulator.note_yield()
 
     def time_for(self, size: int, now: float) -> float:
-        """Estimate the seconds until the response to a request of `size` bytes that is sent now:
-        the time for `size` and all bytes in flight, at the pace of the faster one of the last two
-        responses, but at most the longer one of their durations. Return 0 if the pace is unknown:
-        the last response is old, and no request is in flight."""
+        """Estimate the seconds until the response to a request of `size` bytes that is sent now.
+
+        The estimate is the time for `size` and all bytes in flight, at the pace of the faster one
+        of the last two responses. It is at most the duration of the slower one. Return 0 if the
+        pace is unknown, because no request is in flight and the last response is old."""
         if not self.size and now > self._answered_at + _LONGEST_GATHER_TIME:
             return 0.0
         duration = max(self._duration, self._duration_before)

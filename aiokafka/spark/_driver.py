@@ -105,7 +105,8 @@ class Cluster:
         self, *, refresh: bool = True, known: Iterable[str] = ()
     ) -> dict[str, list[int]]:
         """Return the subscribed partitions by topic. Without `refresh`, the result may be up to a
-        second old. `known` are topics that the query has read before.
+        second old. `known` are topics that the query has read before: with a pattern, they are
+        looked up by name, too, because a broker may return an incomplete list of topics.
 
         Raises UnknownTopicOrPartitionError for a missing topic or partition, unless data loss is
         tolerated.

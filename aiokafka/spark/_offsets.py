@@ -89,7 +89,8 @@ def _numbers(offsets: dict[int, int]) -> dict[str, int]:
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
-    """Convert Spark's JSON to offsets. A start that the JSON includes is ignored.
+    """Convert Spark's JSON to offsets. If the JSON also has the offsets at which the batch starts,
+    they are ignored.
 
     Raises ValueError for JSON of another form, as in the checkpoint of a query with another source.
     """

@@ -272,8 +272,8 @@ class WrittenLaterError(KafkaError):
 
 
 def marker_group_prefix(options: WriteOptions, query: str) -> str:
-    """Return the text with which the transactional ids of a query's tasks begin. The groups whose
-    committed offsets are the tasks' Markers have the same ids."""
+    """Return the common prefix of the transactional ids of a query's tasks. Each task stores its
+    Marker as a committed offset of a group: the id of this group is the task's transactional id."""
     return f"{options.transactional_id_prefix}-{query}-"
 
 

@@ -82,8 +82,9 @@ class RepetitionCheck:
         marked = await with_retries(
             lambda: _marks_beyond(options, name, ended.tasks), options.kafka.broker_timeout
         )
-        # Without skipWritten, a Marker of a later batch is an error, too. With skipWritten it is
-        # not: the later batch may have had more tasks than this one.
+        # `marked` are the tasks after the last task of this attempt. If one of them has a Marker of
+        # this batch, an earlier attempt has had more tasks: an error. A Marker of a later batch is
+        # an error only without skipWritten: with it, the later batch may have had more tasks.
         last = ended.batch if options.skip_written else max(marked.values(), default=-1)
         late = sorted(task for task, batch in marked.items() if ended.batch <= batch <= last)
         if late:

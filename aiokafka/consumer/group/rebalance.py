@@ -197,8 +197,10 @@ class Rebalance:
         owned = self.owned
         revoked = owned - kept
         if revoked and await self.revoke(revoked):
-            # `kept` may include partitions that `assign_all()` adds later. Read `owned` again: it
-            # is empty after `unsubscribe()`, even if the application has subscribed again.
+            # Keep only `self.owned & kept`, because `kept` may include partitions that are not
+            # owned yet (`assign_all()` adds them later). Read `self.owned` again: if the listener
+            # has called `unsubscribe()` in `revoke()`, it is empty now, even if the application has
+            # subscribed again.
             ids = self._subscriptions.assignment.topic_ids
             self._assign(self.owned & kept, keep=True, topic_ids=ids)
         return bool(revoked)

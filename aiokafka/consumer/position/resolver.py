@@ -353,8 +353,9 @@ class OffsetResolver:
                 self.begin_again(state)
 
     def begin_again(self, state: PartitionState) -> None:
-        """Read a partition of a recreated topic from its beginning, because all its records are
-        new. With the policy "none", use the committed offset."""
+        """Set the position of a partition whose topic was recreated: to the beginning, because all
+        records of the new topic are new. The policy "none" permits no reset, so look up the
+        committed offset of the new topic instead."""
         state.reset(None if self._policy is None else EARLIEST)
 
     def on_out_of_range(self, state: PartitionState) -> None:

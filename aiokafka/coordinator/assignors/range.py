@@ -171,8 +171,10 @@ def _match_joined(
         heads = []
         for rack in (None, *common):
             queue = waiting.get(rack, ())
-            # The topics have equal numbers and members, so they have the same room for a member. A
-            # member without room never gets room again.
+            # All these topics have the same number of partitions and the same members. So each of
+            # them has the same room for a member (the number of further partitions that it may
+            # get), and the first topic stands for all. Room only decreases: a member without room
+            # is removed from the queue.
             while queue and not first.room(queue[0]):
                 queue.popleft()
             if queue:
