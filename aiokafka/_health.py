@@ -436,7 +436,8 @@ class _RequestInFlight:
 
 
 class Outage:
-    """An outage of one broker or coordinator, or a joint outage, which blocks a client completely.
+    """An outage of one broker or coordinator; or a joint outage: several outages that together
+    block a client completely.
 
     Args:
         since: The start of the outage (loop time).

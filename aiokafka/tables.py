@@ -990,7 +990,8 @@ class CompactedTable(Mapping[TableKey, TableValue]):
         end = None
         while end is None:
             self._check_running()
-            # The records of a fetch are buffered when its end is known, so `getmany()` takes them.
+            # The response that has the end offset may have records, too. `getmany()` takes them
+            # from the buffer, which moves the position past them.
             end = probe.known_end_offsets()[tp]
             await probe.getmany(timeout_ms=_IDLE_MS)
         return end

@@ -63,8 +63,8 @@ def without_awaitables(option: str, serializer: Any) -> Any:
 
 
 class Serializers:
-    """The key serializer and the value serializer of a producer, as functions; None without a
-    serializer. This class is for serializers that take no context."""
+    """The key serializer and the value serializer of a producer, as functions (None for no
+    serializer). This class is for serializers that take no SerializationContext."""
 
     takes_context = False
     """Whether a serializer takes a SerializationContext, which contains the topic."""

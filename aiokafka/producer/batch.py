@@ -185,7 +185,7 @@ _EXCEPTION = 3
 
 # The value of `BatchOutcome._firsts` for a batch that was not split.
 _NOTHING: list[int] = []
-# The value of `BatchOutcome._contexts` for a batch without observed records.
+# The value of `BatchOutcome._contexts` for a batch in which no record has an observer.
 _NO_CONTEXTS: list[Context | None] = []
 
 _NOT_SETTABLE = "only the producer can set the result of a record"

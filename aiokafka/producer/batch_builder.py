@@ -143,7 +143,8 @@ class BatchBuilder:
         value: Any,
         headers: Iterable[tuple[str, bytes | None]] | None,
     ) -> AppendedRecord | None:
-        """Check the arguments of `append`, after the serializers, and add the record."""
+        """Check the arguments of `append`, and add the record: `key` and `value` are serialized.
+        Return None if the batch has no room for it."""
         if timestamp is not None:
             timestamp = as_timestamp(timestamp, "timestamp")
         if key is not None and type(key) is not bytes:

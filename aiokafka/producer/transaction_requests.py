@@ -309,7 +309,8 @@ missing. After fewer responses the coordinator's metadata may only lack a new pa
 
 
 class RemainingPartitions:
-    """Partitions to add to the empty transaction of `Fencing.fence_unanswered`. Some may be
+    """Partitions that `Fencing.fence_unanswered` has still to add to its transaction. This
+    transaction gets no records: its end fences requests without a response. Some partitions may be
     deleted, or the producer may be no longer authorized to use them.
 
     Owns: the partitions that were neither added nor refused so far.

@@ -100,7 +100,7 @@ class RejoinFuture:
         return future
 
     def resolve(self) -> None:
-        """Set the result: the member has to join."""
+        """Set the result of the future, because the member has to join."""
         if self._future is not None and not self._future.done():
             # Remove the callback first: it must run only if a program sets the result.
             self._future.remove_done_callback(self._on_done)

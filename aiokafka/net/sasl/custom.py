@@ -65,7 +65,8 @@ class CustomMechanism:
         try:
             if self._tokens is None:
                 self._tokens = self._mechanism.exchange(self._host)
-            # The first call of a generator's asend() takes None only.
+            # `challenge` is None in the first call: asend() of a generator that has not started
+            # takes None only.
             token: object = await self._tokens.asend(challenge)  # type: ignore[arg-type]
         except StopAsyncIteration:
             return None
