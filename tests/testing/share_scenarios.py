@@ -424,7 +424,8 @@ async def share_reloaded_state(side: Side) -> Seen:
         member.session_epoch = 0
         seen.append(await member.take(place, max_wait_ms=1000, **options))
         for _ in range(5):
-            seen.append(await member.take(**options))
+            # Without a wait, a busy broker may return nothing although there are records.
+            seen.append(await member.take(max_wait_ms=300, **options))
         seen.append(await member.settle(place, (2, 2, ACCEPT)))
         seen.append(await offsets(side, group))
     return seen
