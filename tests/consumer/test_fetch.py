@@ -45,7 +45,7 @@ from aiokafka.protocol.messages.fetch import (
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.record.batch import RecordBatchBuilder
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, T2, Start, fill, partition_error, queued, read
 from tests.support.groups import until
@@ -1059,6 +1059,25 @@ async def test_all_partitions_leave_a_replica_that_fails(start: Start) -> None:
                 assert (await consumer.getone(tp)).offset == offset
         later = cluster.requests(FetchRequest)[asked:]
         assert [seen.broker_id for seen in later].count(1) == 1
+
+
+async def test_a_late_error_of_the_former_leader_is_ignored(start: Start) -> None:
+    """The error is in the response to a request that was in flight when the leader moved."""
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1], 1: [0, 1]})
+        fill(cluster, 0, 1)
+        consumer = await start(cluster, "t", metadata_max_age_ms=20)
+        assert await read(consumer, 1) == [(0, 0)]
+        event = asyncio.Event()
+        late = Hold(event, then=partition_error(TopicAuthorizationFailedError))
+        held = cluster.intercept(FetchRequest, late, broker=0, times=1)
+        await cluster.wait_for(lambda: held.hits)
+        cluster.move_leader(T0, 1)
+        await cluster.wait_for(lambda: cluster.requests(FetchRequest)[-1].broker_id == 1)
+        event.set()
+        await cluster.wait_for(lambda: cluster.requests(FetchRequest)[-1].broker_id == 0)
+        fill(cluster, 0, 1)
+        assert await read(consumer, 1) == [(0, 1)]
 
 
 async def test_a_replica_that_lags_does_not_reset_the_position(start: Start) -> None:
