@@ -295,8 +295,15 @@ class Group:
             fault.remove()
         if not self.members:
             self.join()
+        await self._read_all()
+        while not await self._are_positions_right():
+            await asyncio.sleep(0.001)
+            await self._read_all()
+        self.check_commits()
+
+    async def _read_all(self) -> None:
         async with timeout(20):
-            while not (self._is_all_read() and await self._are_positions_right()):
+            while not self._is_all_read():
                 for member in self.members:
                     if member.is_ready:
                         for number in list(member.paused):
@@ -304,7 +311,6 @@ class Group:
                         await member.poll(100, timeout_ms=5)
                         await member.settle()
                 await asyncio.sleep(0.001)
-        self.check_commits()
 
     async def _are_positions_right(self) -> bool:
         """Check the positions. Return False if a member whose session has expired notices it now,
